@@ -512,8 +512,8 @@ class TestItsExceptions:
         assert "cannot close" in caplog.text
 
     async def test_close_never_returns(self, monkeypatch, caplog):
-        """A close() that hangs is given up after a bounded time."""
-        monkeypatch.setattr("toolwire._transport.custom._STOP", 0.1)
+        """A close() that hangs is cancelled after a bounded time."""
+        monkeypatch.setattr("toolwire._transport.custom._CLOSE_TIMEOUT", 0.1)
 
         class Bad(Memory):
             async def close(self):

@@ -7,30 +7,30 @@ A process under asyncio, a process under trio and a user's own `Transport` are a
 from typing import Any, Final, Protocol
 
 CLOSE_TIMEOUT: Final = 5.0
-"""Seconds that the CLI gets to exit by itself when its input has ended; the option `close_timeout`."""
+"""Seconds that the CLI has to exit by itself after its input has ended; the option `close_timeout`."""
 
 
 class Listener(Protocol):
-    """Gets what the CLI sends. Called on the event loop, never awaited, must not block."""
+    """Receives the output of the CLI. Its methods are called on the event loop, and must not block."""
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the CLI's output, cut anywhere."""
+        """Receive bytes of the CLI's output, cut anywhere."""
         ...
 
     def frame_received(self, frame: dict[str, Any]) -> None:
-        """Take a whole frame, from a pipe that has already decoded it."""
+        """Receive a whole frame, from a pipe that has already decoded it."""
         ...
 
     def stderr_received(self, data: bytes) -> None:
-        """Take bytes of stderr, cut anywhere."""
+        """Receive bytes of stderr, cut anywhere."""
         ...
 
     def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
-        """Note that nothing more will come, and nothing can be written. Called once."""
+        """Note that nothing more can be read or written. Called once."""
         ...
 
     def reading_ended(self, error: Exception | None) -> None:
-        """Note that nothing more will come, from a pipe that can be written to until it has `ended`."""
+        """Note that nothing more can be read, though the pipe can still be written to until it has `ended`."""
         ...
 
 
@@ -38,7 +38,7 @@ class Pipe(Protocol):
     """One connection to a CLI."""
 
     async def open(self, listener: Listener) -> None:
-        """Start it. After an exception nothing is left running."""
+        """Start the connection. After an exception nothing is left running."""
         ...
 
     def write(self, line: bytes) -> None:
@@ -46,7 +46,7 @@ class Pipe(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Wait until most of what was written has been taken, or the pipe has ended. Raises why writing failed."""
+        """Wait until most of the written data was read, or the pipe has ended. Raises the error of a write."""
         ...
 
     def end_input(self) -> None:
@@ -54,9 +54,9 @@ class Pipe(Protocol):
         ...
 
     async def stop(self) -> None:
-        """End it in bounded time, gently first."""
+        """End the connection in bounded time, gently first."""
         ...
 
     def kill(self) -> None:
-        """End it now, from anywhere, without waiting."""
+        """End the connection now, without waiting. May be called from anywhere."""
         ...

@@ -19,9 +19,9 @@ from toolwire.errors import CLIConnectionError
 
 logger = logger_for("transport")
 
-_RESPELLED: Final = 65_536  # bytes
-_STOP: Final = 20.0  # seconds that a user's close() may take
-_TASKS_STOP: Final = 5.0  # and its reading and writing, once they are cancelled
+_MAX_REFORMATTED: Final = 65_536  # bytes
+_CLOSE_TIMEOUT: Final = 20.0  # seconds that a user's close() may take
+_TASKS_TIMEOUT: Final = 5.0  # seconds that its reading and writing may take to stop once they are cancelled
 
 
 class Transport(ABC):
@@ -29,7 +29,7 @@ class Transport(ABC):
 
     @abstractmethod
     async def connect(self) -> None:
-        """Connect, so that it can be read from and written to."""
+        """Connect, so that the transport can be read from and written to."""
 
     @abstractmethod
     async def write(self, data: str) -> None:
@@ -37,36 +37,36 @@ class Transport(ABC):
 
     @abstractmethod
     def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        """Iterate over the frames that come in, until the end. An exception ends the conversation with it."""
+        """Iterate over the received frames until the end. The conversation ends with any exception raised here."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Release everything. Must end in bounded time."""
+        """Release all resources. Must end in bounded time."""
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """Return True if it can be written to."""
+        """Return True if the transport can be written to."""
 
     @abstractmethod
     async def end_input(self) -> None:
         """End the CLI's input. Nothing more will be written."""
 
 
-def _respell(line: bytes) -> str:
-    """Return a line in the spelling of the official SDK, spaces and escapes too: some transports search it.
+def _reformat(line: bytes) -> str:
+    """Return a line as the official SDK writes it, with the same spaces and escapes: some transports search it.
 
-    Not a long one: nobody searches that, and it would take long.
+    Long lines are left as they are: no transport searches them, and converting them would take long.
     """
-    return json.dumps(json.loads(line)) + "\n" if len(line) <= _RESPELLED else line.decode()
+    return json.dumps(json.loads(line)) + "\n" if len(line) <= _MAX_REFORMATTED else line.decode()
 
 
 class TransportPipe:
-    """A transport as a pipe: one task reads it, one writes to it.
+    """A transport as a pipe: one task reads from it, one writes to it.
 
-    Its calls come in the order of the official SDK, because transports that replay a recording count on it: reading
-    begins when the first write has, and what is sent after the end of reading is still written. With `exits`, the
-    end of reading is the exit of a CLI: nothing is written after it. `patience`: seconds that `stop()` lets it end
-    by itself after the end of its input, so that its last frames are read.
+    Its methods are called in the order of the official SDK, because transports that replay a recording rely on it:
+    reading starts after the first write has started, and writing continues after the end of reading. With `exits`,
+    the end of reading is the exit of a CLI, and nothing is written after it. `patience` is the number of seconds
+    for which `stop()` lets it end by itself after the end of its input, so that its last frames are read.
     """
 
     def __init__(self, transport: Transport, *, exits: bool = False, patience: float = 0) -> None:
@@ -76,8 +76,8 @@ class TransportPipe:
         self._reading_ended = False
         self._write_error: Exception | None = None
         self._outgoing: Mailbox[bytes | None] = Mailbox()  # None ends the input
-        self._put_in = 0  # lines for the transport, and how many of them it has taken
-        self._taken = 0
+        self._queued = 0  # number of lines for the transport
+        self._written = 0  # number of those that it has written
         self._sent = Signal()
         self._ended = False
         self._tasks: list[Task] = []
@@ -96,9 +96,9 @@ class TransportPipe:
         self._put(line)
 
     async def drain(self) -> None:
-        present = self._put_in  # what others put in behind it is no concern of this caller
-        await self._sent.wait_until(lambda: self._ended or self._taken >= present)
-        if self._write_error is not None and self._taken < present:
+        queued = self._queued  # lines that are added later do not concern this caller
+        await self._sent.wait_until(lambda: self._ended or self._written >= queued)
+        if self._write_error is not None and self._written < queued:
             raise self._write_error
 
     def end_input(self) -> None:
@@ -109,19 +109,19 @@ class TransportPipe:
             self.end_input()
             with anyio.move_on_after(self._patience, shield=True):
                 await self._sent.wait_until(lambda: self._ended or self._reading_ended)
-        if self._reading_ended:  # a reader that found everything there may be quicker than the writing
-            with anyio.move_on_after(_TASKS_STOP, shield=True):
-                await self._sent.wait_until(lambda: self._ended or self._taken == self._put_in)
+        if self._reading_ended:  # a transport that replays a recording may finish reading before writing
+            with anyio.move_on_after(_TASKS_TIMEOUT, shield=True):
+                await self._sent.wait_until(lambda: self._ended or self._written == self._queued)
         self.kill()
-        with anyio.move_on_after(_TASKS_STOP, shield=True):
+        with anyio.move_on_after(_TASKS_TIMEOUT, shield=True):
             await self._running.wait()
-        with anyio.move_on_after(_STOP, shield=True) as scope:
+        with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True) as scope:
             try:
                 await self._transport.close()
-            except Exception:  # the user's own code, at the end: all that can be done is to log it
+            except Exception:  # the user's own code, at the end: it can only be logged
                 logger.exception("closing the transport failed")
         if scope.cancelled_caught:
-            logger.error("the transport did not close within %g s: given up", _STOP)
+            logger.error("the transport did not close within %g s: its close() was cancelled", _CLOSE_TIMEOUT)
 
     def kill(self) -> None:
         for task in self._tasks:
@@ -131,7 +131,7 @@ class TransportPipe:
 
     def _put(self, line: bytes | None) -> None:
         if not self._ended:
-            self._put_in += 1
+            self._queued += 1
             self._outgoing.put(line)
 
     async def _read(self) -> None:
@@ -143,7 +143,9 @@ class TransportPipe:
                 if isinstance(frame, dict):
                     self._listener.frame_received(frame)
                 else:
-                    logger.warning("skipped a %s from the transport: frames are dicts", type(frame).__name__)
+                    logger.warning(
+                        "skipped a %s from the transport: frames must be dicts", type(frame).__name__
+                    )
         except anyio.get_cancelled_exc_class():
             if not cancelled_from_inside():
                 raise
@@ -165,12 +167,12 @@ class TransportPipe:
         try:
             async for line in self._outgoing:
                 if len(self._tasks) == 1:
-                    self._start(self._read)  # begins where this task first waits: in the write, or after it
+                    self._start(self._read)  # it runs when this task first waits: in the write, or after it
                 if line is None:
                     await self._transport.end_input()
                 else:
-                    await self._transport.write(line.decode() if self._exits else _respell(line))
-                self._taken += 1
+                    await self._transport.write(line.decode() if self._exits else _reformat(line))
+                self._written += 1
                 self._sent.notify()
         except anyio.get_cancelled_exc_class():
             if not cancelled_from_inside():

@@ -1,7 +1,7 @@
-"""The Claude Code CLI: where it is found, and which versions of it are supported.
+"""Finds the Claude Code CLI, and knows which versions of it are supported.
 
-Looks at files only; no process is started to find it. `make clis` runs the tests of any CLI
-(tests/real/test_any_cli.py) with the oldest version named here and with the newest.
+Looks at files only; no process is started to find it. `make clis` runs tests/real/test_any_cli.py with the oldest
+version named here and with the newest.
 """
 
 import os
@@ -17,7 +17,7 @@ from toolwire.errors import CLIConnectionError, CLINotFoundError
 OLDEST_SUPPORTED: Final = "2.1.176"
 """The CLI in the oldest claude-agent-sdk that `toolwire[cli]` allows."""
 TESTED: Final = "2.1.325"
-"""The CLI that all tests run with, and that the protocol was taken from."""
+"""The CLI that all tests run with, and whose protocol is implemented."""
 VARIABLE: Final = "TOOLWIRE_CLI"
 _NAME = "claude.exe" if sys.platform == "win32" else "claude"
 _USUAL = (
@@ -35,8 +35,9 @@ _USUAL = (
 def find_cli(cli_path: str | os.PathLike[str] | None = None, env: Mapping[str, str] | None = None) -> str:
     """Return the path of the CLI.
 
-    It is looked for in `cli_path`, `TOOLWIRE_CLI`, PATH, the usual directories, and an installed claude-agent-sdk.
-    A path that was given by option or variable is used or refused, never passed over for another.
+    It is searched for in `cli_path`, `TOOLWIRE_CLI`, PATH, the usual directories, and an installed
+    claude-agent-sdk. If the option or the variable is set, no other place is searched: the path is used, or an
+    error is raised.
     """
     env = os.environ if env is None else env
     if cli_path is not None:
@@ -52,32 +53,32 @@ def find_cli(cli_path: str | os.PathLike[str] | None = None, env: Mapping[str, s
         "Claude Code not found. Looked in:\n" + "\n".join(searched) + "\nInstall it with one of\n"
         "  npm install -g @anthropic-ai/claude-code\n"
         "  pip install 'toolwire[cli]'\n"
-        f"or name it: ClaudeAgentOptions(cli_path=...) or {VARIABLE}=/path/to/claude"
+        f"or set its path with ClaudeAgentOptions(cli_path=...) or {VARIABLE}=/path/to/claude"
     )
 
 
 def bundled_cli() -> str | None:
-    """Return the binary inside an installed `claude-agent-sdk`, without importing that package."""
+    """Return the path of the CLI inside an installed `claude-agent-sdk`, without importing that package."""
     folder = find_official_folder()
     binary = folder and Path(folder) / "_bundled" / _NAME
     return str(binary) if binary and binary.is_file() else None
 
 
 def find_official_folder() -> str | None:
-    """Return the folder of the package in an installed `claude-agent-sdk`, None if there is none.
+    """Return the package folder of an installed `claude-agent-sdk`; None if it is not installed.
 
-    Searches `sys.path` itself: in alias mode, `sys.modules` and the finders give toolwire for that name.
+    Searches `sys.path` itself: in alias mode, `sys.modules` and the finders return toolwire for that name.
     """
     spec = PathFinder.find_spec("claude_agent_sdk")
     return next(iter((spec and spec.submodule_search_locations) or ()), None)
 
 
 def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
-    # Not the working directory: a `claude` lying there may be anybody's.
+    # Not the working directory: a `claude` in there may come from anyone.
     folders = [part for part in env.get("PATH", "").split(os.pathsep) if os.path.isabs(part)]  # noqa: PTH117 - no Path needed
     yield _which(_NAME, path=os.pathsep.join(folders)), "PATH"
     for place in _USUAL:
-        folder = os.path.expanduser(place)  # noqa: PTH111 - a home that is not known is left as it is
+        folder = os.path.expanduser(place)  # noqa: PTH111 - an unknown home directory is not an error here
         yield os.path.join(folder, _NAME), f"{place}/{_NAME}"  # noqa: PTH118
     yield bundled_cli(), "the Python package claude-agent-sdk"
 
@@ -95,7 +96,7 @@ def _check_given(path: str, by: str, env: Mapping[str, str]) -> str:
 
 
 def _refuse_batch(path: str) -> str:
-    """Windows runs .cmd and .bat through cmd.exe, which reads commands out of arguments: never safe to start."""
+    """Refuse a batch file on Windows: cmd.exe runs it, and executes commands that are in the arguments."""
     parts = path.replace("\\", "/").replace(":", "/").split("/")
     if sys.platform == "win32" and any(
         part.rstrip(". ").lower().endswith((".bat", ".cmd")) for part in parts
@@ -108,16 +109,16 @@ def _refuse_batch(path: str) -> str:
 
 
 def parse_version(version: object) -> tuple[int, int, int] | None:
-    """Read a version as three numbers; None if it is not one."""
+    """Parse a version into three numbers; None if it is not one."""
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", version) if isinstance(version, str) else None
     return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 
 def version_warning(version: object) -> str | None:
-    """Return why a CLI of this version may not do everything; None if there is nothing to warn of.
+    """Return the warning for a CLI of this version; None if there is nothing to warn about.
 
     There is no warning for a CLI that does not report its version, as older ones do not when they start, nor for a
-    newer patch version than the tested one: there is a new one almost daily.
+    newer patch version than the tested one, since those are released almost daily.
     """
     given = parse_version(version)
     if given is None:
@@ -126,13 +127,13 @@ def version_warning(version: object) -> str | None:
         return f"Claude Code {version} is older than {OLDEST_SUPPORTED}, the oldest supported version: update it."
     if given[:2] > (parse_version(TESTED) or ())[:2]:
         return (
-            f"Claude Code {version} is newer than {TESTED}, the one that toolwire was tested with. What it adds is "
-            "passed through; if something is missing, update toolwire."
+            f"Claude Code {version} is newer than {TESTED}, the version that toolwire was tested with. New messages"
+            " are passed through; if something does not work, update toolwire."
         )
     return None
 
 
 def _which(name: str, path: str | None) -> str | None:
-    import shutil  # noqa: PLC0415 - it loads what it compresses with
+    import shutil  # noqa: PLC0415 - it loads compression modules
 
     return shutil.which(name, path=path)

@@ -1,16 +1,17 @@
-"""Ends the CLI when this process dies, even by SIGKILL (on Linux only), and keeps forked children out of it.
+"""Ends the CLI when this process dies, even by SIGKILL (on Linux only), and even if it has forked children.
 
-The end of its input alone does not stop a CLI in the middle of a turn: it waits for the model first, for minutes if
-need be. On Linux a pipe helps: the child holds the reading end, this process the only writing end. When the process
-is gone, for whatever reason, the kernel closes the writing end and signals the owner of the reading end: the child.
-That takes no thread, no second process and no code between fork and exec, and unlike PR_SET_PDEATHSIG it does not
-depend on which thread started the child.
+The end of its input alone does not stop a CLI in the middle of a turn: it first waits for the model, for minutes if
+necessary. On Linux a pipe helps: the child holds the reading end, this process the only writing end. When this
+process ends, for whatever reason, the kernel closes the writing end and signals the owner of the reading end: the
+child. That takes no thread, no second process and no code between fork and exec, and unlike PR_SET_PDEATHSIG it
+does not depend on which thread started the child.
 
-A child made by `os.fork` (multiprocessing's "fork" method, pre-forking servers) gets copies of all descriptors.
-They would keep the CLI or a lock alive after the parent is gone: with `give_up_in_children` it closes its copies.
+A child made by `os.fork` (multiprocessing's "fork" method, pre-forking servers) gets copies of all descriptors,
+which would keep the CLI or a lock alive after the parent has ended. Objects registered with `release_in_children`
+close these copies.
 
-On other systems nothing of the kind exists. A CLI whose parent was killed there reads the end of its input, and may
-first finish its turn.
+Other systems have nothing like it. There a CLI whose parent was killed reads the end of its input, and may finish
+its turn first.
 """
 
 import os
@@ -36,7 +37,7 @@ FORKING = threading.RLock()
 """Held while the process forks: take it to create and register an object in one step."""
 
 
-def give_up_in_children(owner: Forked) -> None:
+def release_in_children(owner: Forked) -> None:
     """Call `owner.forked()` in every child that is forked from now on."""
     with FORKING:
         _owners.add(owner)
@@ -46,7 +47,7 @@ def _release_in_child() -> None:
     FORKING.release()
     for owner in list(_owners):
         _owners.discard(owner)
-        with suppress(Exception):  # it cannot be reported, and the others must follow
+        with suppress(Exception):  # it cannot be reported, and the other owners must be called too
             owner.forked()
 
 
@@ -57,14 +58,14 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
 
 
 class Lifeline:
-    """Belongs to one CLI process. Use `inherit` before it starts, `hold` after that, `close` when it is gone."""
+    """The pipe of one CLI process. Use `inherit` before it starts, `hold` after that, `close` when it has ended."""
 
     def __init__(self) -> None:
         self._ends: list[int] = []
         if sys.platform == "linux":
             with FORKING:
                 self._ends += os.pipe()
-                give_up_in_children(self)
+                release_in_children(self)
 
     @property
     def inherit(self) -> Sequence[int]:
@@ -72,7 +73,7 @@ class Lifeline:
         return self._ends[:1]
 
     def hold(self, pid: int) -> None:
-        """Have the kernel send that process a SIGTERM when this one ends."""
+        """Have the kernel send SIGTERM to that process when this one ends."""
         if sys.platform != "linux" or not self._ends:
             return
         import fcntl  # noqa: PLC0415 - not on Windows

@@ -1,9 +1,9 @@
 """Files that only this user can read, for values that are too long or too secret for a command line.
 
 Owns a folder for each session, and removes those of programs that were killed. A folder belongs to the process
-that holds the lock on it; the kernel frees the lock when that process ends, for whatever reason. Must not know what
-the files hold. Windows has no such modes and locks: there the folder is in the user's own temporary directory, and
-folders of killed programs stay.
+that holds the lock on it; the kernel releases the lock when that process ends, for whatever reason. Must not know
+what the files contain. Windows has no such modes and locks: there the folder is in the user's own temporary
+directory, and folders of killed programs are not removed.
 """
 
 import os
@@ -15,7 +15,7 @@ import weakref
 from contextlib import suppress
 from typing import Final
 
-from toolwire._transport.lifeline import FORKING, give_up_in_children
+from toolwire._transport.lifeline import FORKING, release_in_children
 from toolwire.errors import CLIConnectionError
 
 PREFIX: Final = "toolwire-private-"
@@ -28,8 +28,8 @@ _swept: set[str] = set()
 class PrivateFiles:
     """The private files of one session: mode 0600, in a folder of mode 0700.
 
-    `user` is the operating-system user that has to read them, if it is another one: the files then belong to that
-    user, and others may pass through the folder, but not list it.
+    `user` is the operating-system user who has to read them, if that is not the current one: the files then belong
+    to that user, and the folder can be entered by all users, but not listed.
     """
 
     def __init__(self, user: str | int | None = None) -> None:
@@ -39,7 +39,7 @@ class PrivateFiles:
         self._remove: weakref.finalize[..., PrivateFiles] | None = None
 
     def add(self, name: str, text: str) -> str:
-        """Write `text` and return the path. Raises `CLIConnectionError` if that cannot be done."""
+        """Write `text` to a new file and return its path. Raises `CLIConnectionError` if that fails."""
         try:
             if self._folder is None:
                 place = os.path.abspath(tempfile.gettempdir())  # noqa: PTH100 - the CLI may work elsewhere
@@ -55,7 +55,7 @@ class PrivateFiles:
             self.remove()
             raise CLIConnectionError(
                 f"A private file for the CLI could not be written: {error}. Free some space there, or set TMPDIR "
-                "to a directory that can be written to."
+                "to a writable directory."
             ) from error
         return path
 
@@ -68,7 +68,7 @@ class PrivateFiles:
                 os.unlink(os.path.join(self._folder, name))  # noqa: PTH108, PTH118
                 name = None if os.listdir(self._folder) == [] else name  # noqa: PTH208
         if name is None:
-            with FORKING:  # or a child would close a descriptor that is another's by then
+            with FORKING:  # otherwise a forked child could close a descriptor that was reused meanwhile
                 self._remove()
                 self._folder = self._lock = self._remove = None
 
@@ -87,12 +87,12 @@ class PrivateFiles:
                 try:
                     lock = _lock(folder)
                 except (BlockingIOError, FileNotFoundError):
-                    continue  # another process is sweeping, and has taken it for an abandoned one
+                    continue  # another process that sweeps took it for an abandoned folder
                 except OSError:
                     lock = None  # folders cannot be locked here, so none are swept either
                 self._folder, self._lock = folder, lock
                 self._remove = weakref.finalize(self, _remove, folder, lock)
-                give_up_in_children(self)
+                release_in_children(self)
         if self._user is not None:
             os.chmod(self._folder, 0o711)  # noqa: PTH101, S103 - its files stay private
 
@@ -120,7 +120,8 @@ def _remove(folder: str, lock: int | None) -> None:
 def _lock(folder: str) -> int | None:
     """Lock a folder and return the descriptor that holds the lock; None on Windows.
 
-    Raises BlockingIOError if another holds it, FileNotFoundError if it is gone, OSError if it cannot be locked.
+    Raises BlockingIOError if another process has locked it, FileNotFoundError if it was removed, and OSError if
+    folders cannot be locked here.
     """
     if sys.platform == "win32":
         return None
@@ -146,7 +147,7 @@ def _sweep_once(place: str) -> None:
 
 
 def sweep(place: str) -> None:
-    """Remove our folders in `place` that no process holds. Links are never followed."""
+    """Remove our folders in `place` that no process has locked. Links are never followed."""
     if sys.platform == "win32":
         return
     with suppress(OSError), os.scandir(place) as entries:

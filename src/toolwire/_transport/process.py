@@ -1,11 +1,11 @@
 """Starts, reads, writes and stops the CLI process.
 
-Holds the part that asyncio and trio share, and the implementation on asyncio, which is driven by callbacks; the one
-on trio is `process_trio`. Both pass one contract suite. Knows signals and file descriptors; must not know what the
-bytes mean.
+Contains the part that asyncio and trio share, and the implementation on asyncio, which is driven by callbacks; the
+one on trio is `process_trio`. Both pass the same contract tests. Knows signals and file descriptors; must not know
+what the bytes mean.
 
-A process that is stopped is gone, on every system. One whose parent dies without stopping it is ended by the kernel
-on Linux (`lifeline`); elsewhere it sees the end of its input, and SIGTERM if Python exits normally.
+`stop()` ends the process on every system. If the parent dies without stopping it, on Linux the kernel ends it
+(`lifeline`); elsewhere it reads the end of its input, and gets SIGTERM if Python exits normally.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from toolwire._support.secrets import hide
 from toolwire._support.tasks import on_trio, shield, spawn
 from toolwire._support.waiting import Future
 from toolwire._transport.base import CLOSE_TIMEOUT, Listener, Pipe
-from toolwire._transport.lifeline import FORKING, Lifeline, give_up_in_children
+from toolwire._transport.lifeline import FORKING, Lifeline, release_in_children
 from toolwire.errors import CLIConnectionError, CLINotFoundError
 
 logger = logger_for("session")
@@ -36,7 +36,7 @@ TERMINATE_TIMEOUT: Final = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 LINGER: Final = 1.0  # a grandchild may hold stdout open after the CLI is gone
 READ_SIZE: Final = 64 * 1024
-"""Bytes that are read at once: what a pipe holds. Memory for more comes from the kernel each time, at 10 µs."""
+"""Bytes to read at once: the capacity of a pipe. A larger buffer is allocated by the kernel each time, at 10 µs."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -65,10 +65,10 @@ class Command(Record):
 
 
 def process_pipe(command: Command) -> Pipe:
-    """Make the pipe for the event loop that runs now."""
+    """Make a pipe for the running event loop."""
     if not on_trio():
         return _AsyncioPipe(command)
-    from toolwire._transport.process_trio import TrioPipe  # noqa: PLC0415 - trio is optional, and runs already
+    from toolwire._transport.process_trio import TrioPipe  # noqa: PLC0415 - trio is optional
 
     return TrioPipe(command)
 
@@ -78,14 +78,14 @@ _alive: set["ProcessPipe"] = set()
 
 @atexit.register
 def _terminate_all() -> None:
-    """Terminate, at the exit of Python, the processes that nobody closed."""
+    """Terminate the processes that were not stopped, when Python exits."""
     for pipe in list(_alive):
         if pipe.owner == os.getpid():  # a forked child has the same list
             pipe.terminate()
 
 
 class ProcessPipe(ABC):
-    """The common part of both implementations: the way a process is stopped."""
+    """The common part of both implementations: how a process is stopped."""
 
     def __init__(self, command: Command) -> None:
         self._command = command
@@ -93,16 +93,16 @@ class ProcessPipe(ABC):
         self._input_ended_at: float | None = None
         self.owner = os.getpid()
         self._gone: Future[None] = Future()
-        self._pid: int | None = None  # until it is known to be gone
+        self._pid: int | None = None  # until it is known to have ended
         self._pidfd: int | None = None
         self._lifeline: Lifeline | None = None
-        self._mute = False
+        self._stopped_silent = False  # see `_stop_silent`
 
     async def stop(self) -> None:
         """End the input, then send SIGTERM, then SIGKILL, with a timeout for each.
 
-        Time since an earlier end of input counts. When it is cancelled, because the event loop is shutting down,
-        SIGKILL is sent at once.
+        If the input has ended earlier, the first timeout counts from then. If this is cancelled, because the event
+        loop is shutting down, SIGKILL is sent at once.
         """
         try:
             self.end_input()
@@ -134,14 +134,14 @@ class ProcessPipe(ABC):
         with suppress(OSError):
             if (descriptor := self._input_descriptor()) is not None and descriptor >= 0:
                 nothing = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nothing, descriptor, inheritable=False)  # the owner of the number may still close it
+                os.dup2(nothing, descriptor, inheritable=False)  # not closed: its owner may still close it
                 os.close(nothing)
         _alive.discard(self)
         self._pid = None
         self._close_pidfd()
 
     def _close_pidfd(self) -> None:
-        with FORKING:  # or a child would close a descriptor that is another's by then
+        with FORKING:  # otherwise a forked child could close a descriptor that was reused meanwhile
             if self._pidfd is not None:
                 os.close(self._pidfd)
                 self._pidfd = None
@@ -153,14 +153,14 @@ class ProcessPipe(ABC):
         self._signal(signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the process, and never another that has its id by now."""
+        """Send a signal to the process, but never to another one that has reused its id."""
         with suppress(ProcessLookupError):
             if sys.platform == "linux" and self._pidfd is not None:
                 signal.pidfd_send_signal(self._pidfd, number)
             elif self._pid is not None:
                 os.kill(self._pid, number)
 
-    def _started(self, pid: int) -> None:
+    def _on_started(self, pid: int) -> None:
         self._pid = pid
         if self._lifeline is not None:
             self._lifeline.hold(pid)
@@ -168,20 +168,20 @@ class ProcessPipe(ABC):
             with suppress(OSError):  # an old kernel, or it has already ended
                 self._pidfd = os.pidfd_open(pid)
         _alive.add(self)
-        give_up_in_children(self)
+        release_in_children(self)
 
-    def _stop_mute(self) -> None:
-        """Stop a CLI that has closed its output and does not exit. Its exit code is not reported: we caused it."""
+    def _stop_silent(self) -> None:
+        """Stop a CLI that has closed its output but does not exit. Its exit code is not reported: we caused it."""
         if self._pid is not None and not self._gone.is_set:
-            logger.warning("the CLI closed its output and did not exit: it is stopped")
-            self._mute = True
+            logger.warning("the CLI closed its output but did not exit: stopping it")
+            self._stopped_silent = True
             spawn(self.stop)
 
     def _arguments(self) -> dict[str, Any]:
         self._lifeline = Lifeline()
         return self._command.popen_arguments(self._lifeline.inherit)
 
-    def _over(self) -> None:
+    def _on_gone(self) -> None:
         _alive.discard(self)
         if self._lifeline is not None:
             self._lifeline.close()
@@ -191,9 +191,9 @@ class ProcessPipe(ABC):
 
 
 class _AsyncioPipe(ProcessPipe, asyncio.SubprocessProtocol):
-    """A process on asyncio: bytes come in by callback and go out by a plain write, without a stream or a task.
+    """A process on asyncio: it is read by callbacks and written to directly, without a stream or a task.
 
-    The first line in a turn of the event loop is written at once, those that follow in that turn together: many
+    The first line in a turn of the event loop is written at once, and all further ones in that turn together: many
     calls that end at the same time cost one system call.
     """
 
@@ -209,19 +209,19 @@ class _AsyncioPipe(ProcessPipe, asyncio.SubprocessProtocol):
         self._ended = False
 
     async def open(self, listener: Listener) -> None:
-        # After `task.cancel()` during the start asyncio itself reaps the child. A cancelled scope would interrupt
-        # that too, so it has to wait; once the child has started, it is ours to stop.
+        # After `task.cancel()` during the start, asyncio itself reaps the child. A cancelled scope would interrupt
+        # even that, so it is shielded; once the child has started, it is ours to stop.
         try:
             arguments = self._arguments()
             self._listener = listener
             with shield():
                 await self._loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
         except Exception as error:
-            self._over()
+            self._on_gone()
             raise start_error(self._command, error) from error
         except BaseException:
             self._listener = None
-            self._over()
+            self._on_gone()
             raise
 
     def write(self, line: bytes) -> None:
@@ -260,14 +260,14 @@ class _AsyncioPipe(ProcessPipe, asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
-        # Two turns later: by then everything that was read before has been delivered through the process.
+        # Two turns later, because by then all data that was read before has been delivered through the process.
         self._loop.call_soon(self._loop.call_soon, self._read_directly)
-        self._started(self._transport.get_pid() or 0)
+        self._on_started(self._transport.get_pid() or 0)
 
     def _read_directly(self) -> None:
         output = None if self._transport is None else self._transport.get_pipe_transport(1)
         if output is not None and not output.is_closing():
-            if hasattr(output, "max_size"):  # asyncio's own pipes read four times as much
+            if hasattr(output, "max_size"):  # asyncio's own pipes would read four times as much
                 output.max_size = READ_SIZE
             output.set_protocol(_Output(self.data_received, cast("asyncio.Protocol", output.get_protocol())))
 
@@ -286,7 +286,7 @@ class _AsyncioPipe(ProcessPipe, asyncio.SubprocessProtocol):
             self._stdin = None
             self._writable.set()
         elif fd == 1:
-            self._loop.call_later(LINGER, self._stop_mute)
+            self._loop.call_later(LINGER, self._stop_silent)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -309,15 +309,15 @@ class _AsyncioPipe(ProcessPipe, asyncio.SubprocessProtocol):
         if self._stdin is not None:
             self._stdin.abort()  # a grandchild may hold the other end and never read
         self._transport.close()
-        self._over()
+        self._on_gone()
         if self._listener is not None:
-            self._listener.ended(None if self._mute else self._transport.get_returncode())
+            self._listener.ended(None if self._stopped_silent else self._transport.get_returncode())
 
 
 class _Output(asyncio.Protocol):
-    """Reads the CLI's output directly from its pipe: through the process each chunk would come a turn later.
+    """Reads the CLI's output directly from its pipe: through the process each chunk would arrive a turn later.
 
-    The process must still be told of the pipe's end, which it waits for.
+    The process must still be notified of the end of the pipe, which it waits for.
     """
 
     def __init__(self, received: Callable[[bytes], None], process: asyncio.Protocol) -> None:
@@ -328,15 +328,15 @@ class _Output(asyncio.Protocol):
         try:
             self._received(data)
         except Exception as error:  # noqa: BLE001 - uvloop would close the pipe
-            said = {"message": "the output of the CLI could not be handled", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(said)
+            context = {"message": "the output of the CLI could not be handled", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._process.connection_lost(exc)
 
 
 def start_error(command: Command, error: Exception) -> CLIConnectionError:
-    """Return the error for a process that did not start: the reason, and what to do."""
+    """Return the error for a process that did not start, with the reason and a hint what to do."""
     cli, cwd = command.argv[0], command.cwd
     text = f"Failed to start Claude Code at {cli}: {error} ({sys.platform})"
     if isinstance(error, NotImplementedError):

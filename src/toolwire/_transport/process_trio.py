@@ -1,4 +1,4 @@
-"""The CLI process on trio. Imported only where trio runs already: it is an optional dependency."""
+"""The CLI process on trio. Imported only if trio is already running, since it is an optional dependency."""
 
 import subprocess
 from contextlib import suppress
@@ -37,9 +37,9 @@ class TrioPipe(ProcessPipe):
                     list(self._command.argv), stdin=pipe, stdout=pipe, stderr=pipe, **arguments
                 )
         except Exception as error:
-            self._over()
+            self._on_gone()
             raise start_error(self._command, error) from error
-        self._started(self._process.pid)
+        self._on_started(self._process.pid)
         spawn(self._carry)
 
     def write(self, line: bytes) -> None:
@@ -64,9 +64,9 @@ class TrioPipe(ProcessPipe):
                 self.kill()
                 with trio.move_on_after(TERMINATE_TIMEOUT, shield=True):
                     await self._process.wait()
-            self._over()
+            self._on_gone()
             self._sent.notify()
-            self._listener.ended(None if self._mute else self._process.returncode)
+            self._listener.ended(None if self._stopped_silent else self._process.returncode)
 
     async def _read_until_exit(self, everything: Any) -> None:
         async with trio.open_nursery() as readers:
@@ -81,7 +81,7 @@ class TrioPipe(ProcessPipe):
         with trio.move_on_after(LINGER):
             await self._process.wait()
             return
-        self._stop_mute()
+        self._stop_silent()
 
     async def _read(self, stream: Any, take: Any) -> None:
         async with stream:
