@@ -115,7 +115,7 @@ def test_tools_of_ours_need_no_mcp_that_is_known(tmp_path, version):
     )
     result, refused = done.stdout.splitlines() or (done.stderr, "")
     assert result == "3"
-    assert refused.startswith(f"serving needs mcp>=2.0,<3, and version {version} is installed")
+    assert refused.startswith(f"serving needs mcp>=2.0,<3, but version {version} is installed")
 
 
 def test_a_server_of_the_official_form_cannot_be_run_as_one_of_an_older_mcp(monkeypatch):

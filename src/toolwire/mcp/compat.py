@@ -1,9 +1,10 @@
-"""Every name of `mcp` that is not part of its documented API, each with what breaks when it changes.
+"""Every name of `mcp` that we use and that is not part of its documented API, each with the feature that needs it.
 
-No other module may use such a name; `tests/mcp/test_compat.py` checks that, and has a test for each name here. What
-differs between the versions of `mcp` that are supported is here too. With 1.x there are only the names that servers
-of other libraries need: `versions.check_mcp` is called before any other is used. Importing this module loads `mcp`.
-The attributes by which a high-level server is recognised are in `foreign.detect`, which must not load it.
+No other module may use such a name; `tests/mcp/test_compat.py` checks that, and has a test for each name here. The
+differences between the supported versions of `mcp` are handled here too. With 1.x only the names that servers of
+other libraries need are defined: `versions.check_mcp` is called before any other is used. Importing this module
+loads `mcp`. The attributes by which a high-level server is recognised are in `foreign.detect`, which must not load
+it.
 """
 
 import inspect
@@ -17,11 +18,11 @@ from mcp import types
 from toolwire.mcp.versions import SERVING, TESTED, installed
 
 try:
-    # Everywhere: what `mcp`'s streams carry, and to which request a message of the server belongs.
+    # Everywhere: the messages on `mcp`'s streams, and the request to which a message of the server belongs.
     from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
     if installed() >= SERVING:
-        # Serving: the user of a request, where an application around ours has authenticated it.
+        # Serving: the user of a request, if an application around ours has authenticated one.
         from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 
         # Serving: a client's state, which outlives its requests (session id, log level, subscriptions, cleanup).
@@ -30,10 +31,10 @@ try:
         # The proxy: the type of its middleware.
         from mcp.server.context import CallNext, HandlerResult
 
-        # The proxy: how a handler for every method, also an unknown one, is returned.
+        # The proxy: returns a handler for every method, even an unknown one.
         from mcp.server.lowlevel.server import HandlerEntry
 
-        # Serving 2026-07-28: seals what a client carries between two rounds of a call.
+        # Serving 2026-07-28: seals the state that a client keeps between two rounds of a call.
         from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
         # Servers of other libraries: their handlers are called directly, without the queues of `Server.run`.
@@ -58,7 +59,7 @@ try:
         # Servers of other libraries: their session, and the error that an exception of a handler becomes.
         from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, handler_exception_to_error_data
 
-        # Servers of other libraries: what a handler knows of the way that its request came.
+        # Servers of other libraries: describes to a handler the transport of its request.
         from mcp.shared.transport_context import TransportContext
 
         # The fast path: checks params and shapes results exactly as `mcp` does.
@@ -111,39 +112,42 @@ __all__ = [
 ]
 
 CLIENT_HTTP_ERRORS: Final = frozenset({"Server returned an error response", "Not Found"})
-"""Messages that `mcp`'s HTTP client makes up for a status that came without a JSON-RPC error."""
+"""Messages that `mcp`'s HTTP client makes up for an HTTP error without a JSON-RPC error."""
 
 
-# What differs between the versions that are supported.
+# Differences between the supported versions.
 
 _WRAPPED: Final[Any] = None if installed() >= SERVING else types.JSONRPCMessage
 
 
 def make_message(kind: Any, **fields: Any) -> SessionMessage:
-    """Make a message as the streams carry it, without validating it; in 1.x it is inside another object."""
+    """Make a message for the streams, without validating it. In 1.x it is wrapped in another object."""
     message = kind.model_construct(jsonrpc="2.0", **fields)
     return SessionMessage(message if _WRAPPED is None else _WRAPPED.model_construct(root=message))
 
 
 def event_limit(client: Callable[..., Any], size: int) -> dict[str, Any]:
-    """Return what lets mcp's HTTP `client` take events of so many bytes; before 2.3 it is 1 MiB, by `httpx2`."""
+    """Return the argument that lets mcp's HTTP `client` accept events of `size` bytes.
+
+    Before 2.3 there is none, and `httpx2` limits events to 1 MiB.
+    """
     keyword = "max_sse_event_size"
     return {keyword: size} if keyword in inspect.signature(client).parameters else {}
 
 
 def set_schema_lookup(server: Server[Any], find: Callable[[str], Mapping[str, Any] | None]) -> None:
-    """Give a server a way to find the schema of a tool by name; before 2.3 it lists its tools at each call."""
+    """Let a server find the schema of a tool by name. Before 2.3 it lists its tools at each call instead."""
     server.get_tool_input_schema = find
 
 
 def connection_of(ctx: Any) -> "ClientConnection":
-    """Return the connection of the client whose request is handled; `mcp` does not give it to handlers yet."""
+    """Return the connection of the client whose request is handled. `mcp` has no public way to get it yet."""
     connection: ClientConnection = ctx.session._connection  # noqa: SLF001
     return connection
 
 
 def drop_spans(server: Server[Any]) -> None:
-    """Remove the middleware by which `mcp` makes a span of every request; where it has none, nothing is removed."""
+    """Remove the middleware, if there is one, that makes `mcp` create a span for every request."""
     server.middleware[:] = [
         each for each in server.middleware if type(each).__name__ != "OpenTelemetryMiddleware"
     ]
@@ -155,5 +159,5 @@ def forget_server_info(server: Server[Any]) -> None:
 
 
 def uses_standard_run(server: Any) -> bool:
-    """True if a low-level server has the `run` of `mcp` 2.x, whose parts may be put together in another way."""
+    """Return True if a low-level server has the standard `run` of `mcp` 2.x, which can be replaced by its parts."""
     return installed() >= SERVING and getattr(server.run, "__func__", None) is Server.run

@@ -1,8 +1,8 @@
-"""A client of a server in this process, without a CLI between: for `toolwire call` and for tests of tools.
+"""A client of a server in this process, without a CLI in between: for `toolwire call` and for tests of tools.
 
-Owns the JSON-RPC of one client and the typed results. Takes anything that `mcp_servers` takes in process: a
+Owns the JSON-RPC of one client and the typed results. Accepts every in-process server that `mcp_servers` accepts: a
 `ToolServer`, a wrapped one, an MCP server object of another library. Requests of the server to its client are
-answered as in a session, by the same code.
+handled as in a session, by the same code.
 
     async with connect(server) as c:
         assert (await c.call("add", a=1, b=2)).text == "3"
@@ -56,7 +56,7 @@ class CallResult:
 
     @property
     def text(self) -> str:
-        """All texts, joined by line ends."""
+        """The text of all text blocks, joined by newlines."""
         return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
 
 
@@ -73,7 +73,7 @@ class ListedResource:
 
 @dataclass(frozen=True)
 class ListedTemplate:
-    """A template of resources as the server lists it."""
+    """A resource template as the server lists it."""
 
     uri_template: str
     name: str
@@ -112,7 +112,7 @@ class PromptResult:
 
     @property
     def text(self) -> str:
-        """All texts, joined by line ends."""
+        """The text of all messages, joined by newlines."""
         contents = [message.get("content") for message in self.messages]
         return "\n".join(each["text"] for each in contents if isinstance(each, dict) and "text" in each)
 
@@ -144,21 +144,21 @@ class DirectClient:
         callbacks: ClientCallbacks,
         on_notification: Callable[[Notified], None] | None = None,
     ) -> None:
-        self._mark = secrets.token_hex(4)  # no two clients make the same call
+        self._tag = secrets.token_hex(4)  # makes the ids of tool uses unique among all clients
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.instructions: str | None = None
         self.notifications: list[Notified] = []
-        """What the server has told so far: progress, logs, changed lists."""
+        """The notifications that the server has sent so far: progress, logs, changed lists."""
         self._on_notification = on_notification
         self._connection = server.connect(_Channel(name, callbacks, self._notified))
         self._ids = count()
 
     async def call(self, name: str, arguments: dict[str, Any] | None = None, /, **more: Any) -> CallResult:
-        """Call a tool, with arguments as keywords or in a dict; `McpError` if the server refuses."""
+        """Call a tool, with arguments as keywords or in a dict. Raises `McpError` if the server refuses."""
         request_id = next(self._ids)
         meta = {
-            "claudecode/toolUseId": f"toolu_direct_{self._mark}_{request_id}",
+            "claudecode/toolUseId": f"toolu_direct_{self._tag}_{request_id}",
             "progressToken": request_id,
         }
         params = {"name": name, "arguments": {**(arguments or {}), **more}, "_meta": meta}
@@ -255,7 +255,7 @@ class DirectClient:
     ) -> Completed:
         """Return suggestions for an argument of a prompt or resource template that begins with `value`.
 
-        `arguments` are those that are filled in already.
+        `arguments` are the other arguments that are already filled in.
         """
         if (prompt is None) == (template is None):
             raise ValueError("complete() needs prompt=... or template=..., and not both")
@@ -291,7 +291,7 @@ class DirectClient:
         """Disconnect."""
         with anyio.CancelScope(shield=True):
             delivered = anyio.Event()
-            # Behind the notifications that were just sent, which go the same way.
+            # Notifications that were just sent are delivered before this.
             loop_caller()(delivered.set)
             await delivered.wait()
             await self._connection.aclose()
@@ -316,22 +316,22 @@ class DirectClient:
         request_id = next(self._ids) if request_id is None else request_id
         message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
         try:
-            answer = await self._send(message)
+            response = await self._send(message)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._send(make_notification("notifications/cancelled", {"requestId": request_id}))
             raise
-        error = answer.get("error")
+        error = response.get("error")
         if error is not None:
             raise McpError(error.get("code", 0), error.get("message", ""), error.get("data"))
-        return answer.get("result") or {}
+        return response.get("result") or {}
 
     async def _send(self, message: dict[str, Any]) -> dict[str, Any]:
         if has_non_finite(message):
             raise TypeError(f"the request cannot be sent: {NOT_FINITE}")
-        # Through JSON and back, so that a test sees what a client would.
-        answer = await self._connection.answer(loads(encode(message), lone_surrogates=True))
-        received: dict[str, Any] = loads(encode(answer or {}), lone_surrogates=True)
+        # Encoded as JSON and decoded, so that a test gets the same values as a client.
+        response = await self._connection.answer(loads(encode(message), lone_surrogates=True))
+        received: dict[str, Any] = loads(encode(response or {}), lone_surrogates=True)
         return received
 
 
@@ -360,8 +360,8 @@ async def connect(
 ) -> AsyncIterator[DirectClient]:
     """Connect a client to `server`: a `ToolServer`, a wrapped one, or an MCP server of another library.
 
-    `on_notification` is called with each notification of the server as it comes. `name` is what callbacks are told
-    as the server's name, instead of its own.
+    `on_notification` is called with each notification of the server as it arrives. `name` is the server name that
+    is passed to callbacks, instead of the server's own.
     """
     if isinstance(server, dict) and server.get("type") == "sdk":  # from `create_sdk_mcp_server`
         server = server["instance"]

@@ -1,7 +1,7 @@
 """The two streams that an MCP server reads from and writes to, without a task between them.
 
-`Server.run` of `mcp` takes any pair of objects with a handful of methods. Ours never make a writer wait: input is
-queued without bound, and output is delivered at once. They must not know what they carry.
+`Server.run` of `mcp` accepts any pair of objects with a handful of methods. Ours never make a writer wait: input is
+queued without bound, and output is delivered at once. They must not know what the messages mean.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from toolwire._support.waiting import Mailbox
 class Inbox(Mailbox[Any]):
     """The stream that the server reads. `put` never waits, and the order is kept.
 
-    It carries no context variables of the sender: handlers run in those of the server's task, which its lifespan
-    has set, as they do over stdio.
+    Context variables of the sender are not passed on: handlers get those of the server's task, which its lifespan
+    has set, as over stdio.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Inbox(Mailbox[Any]):
 
     @property
     def idle(self) -> bool:
-        """True if the server waits for the next item: it has taken all others."""
+        """True if the server has read all items and waits for the next one."""
         return self._filled.has_waiting
 
     async def receive(self) -> Any:

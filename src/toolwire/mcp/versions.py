@@ -1,7 +1,7 @@
-"""The versions of `mcp` that toolwire works with, and for what. Must not load `mcp`.
+"""The versions of `mcp` that each feature of toolwire needs. Must not load `mcp`.
 
-Tools of our own need none of it. Servers of other libraries are used with any version from 1.23 on, as the official
-package allows; what is served to other clients, and servers on the web, need 2.x.
+Our own tools do not need `mcp`. Servers of other libraries work with any version from 1.23 on, as in the official
+package. Serving to other clients, and remote servers, need 2.x.
 """
 
 from functools import cache
@@ -11,19 +11,19 @@ from typing import Final
 from toolwire.errors import NotSupportedError
 
 TESTED: Final = "mcp>=1.23,<2.4"
-"""The versions that `make mcps` was run with: the advice if a later one lacks a name."""
+"""The versions that `make mcps` was run with. An error recommends these if a later version lacks a name."""
 OLDEST: Final = (1, 23)
 NEXT: Final = (3, 0)
-"""The first version that is not known."""
+"""The first version that is not supported."""
 SERVING: Final = (2, 0)
-"""The oldest version for serving over stdio, and for servers on the web."""
+"""The oldest version for serving over stdio, and for remote servers."""
 SERVING_HTTP: Final = (2, 2)
 """The oldest version for serving over HTTP: earlier ones keep a session for each request that they refuse."""
 
 
 @cache
 def installed() -> tuple[int, int]:
-    """Return the major and minor version of `mcp`; (0, 0) if there is none, or one that does not tell."""
+    """Return the major and minor version of `mcp`; (0, 0) if it is not installed, or the version is unusual."""
     try:
         major, minor = version("mcp").split(".")[:2]
         return int(major), int(minor)
@@ -32,15 +32,15 @@ def installed() -> tuple[int, int]:
 
 
 def can_use(oldest: tuple[int, int]) -> bool:
-    """True if the `mcp` that is installed is known, and not older."""
+    """Return True if the installed `mcp` is supported, and not older than `oldest`."""
     return oldest <= installed() < NEXT
 
 
 def check_mcp(purpose: str, oldest: tuple[int, int] = OLDEST) -> None:
-    """Raise `NotSupportedError` if the `mcp` that is installed cannot be used for a purpose."""
+    """Raise `NotSupportedError` if the installed version of `mcp` cannot be used for a purpose."""
     if can_use(oldest):
         return
     found = installed()
     needed = f"mcp>={'.'.join(map(str, oldest))},<{NEXT[0]}"
     have = f"version {version('mcp')} is installed" if found != (0, 0) else "it is not installed"
-    raise NotSupportedError(f"{purpose} needs {needed}, and {have}; run: pip install '{needed}'")
+    raise NotSupportedError(f"{purpose} needs {needed}, but {have}; run: pip install '{needed}'")

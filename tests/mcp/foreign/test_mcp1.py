@@ -232,5 +232,5 @@ async def test_fastmcp_2_and_3():
 @pytest.mark.parametrize("name", ["serve_stdio", "serve_http"])
 async def test_serving_needs_a_newer_one(name):
     """Said when it is called."""
-    with pytest.raises(toolwire.NotSupportedError, match=r"needs mcp>=2\.\d,<3, and version 1\."):
+    with pytest.raises(toolwire.NotSupportedError, match=r"needs mcp>=2\.\d,<3, but version 1\."):
         await getattr(toolwire, name)(Scene().server)

@@ -7,9 +7,10 @@ if TYPE_CHECKING:
 
 
 def as_server(instance: Any) -> "Server":
-    """Return a server that can be connected to: ours as it is, one of another library with an adapter around it.
+    """Return a server that can be connected to: one of ours unchanged, one of another library inside an adapter.
 
-    `TypeError` for what is no server, `NotSupportedError` if the `mcp` that is installed is not known.
+    Raises `TypeError` for an object that is not a server, and `NotSupportedError` if the installed version of `mcp`
+    is not supported.
     """
     if callable(getattr(instance, "connect", None)):
         ours: Server = instance

@@ -1,16 +1,16 @@
 """Connections to MCP servers of other libraries.
 
 Owns the connection as its client sees it: the response to each message, the handshake, a server that stops, and the
-lifespan that all sessions of a FastMCP server share. The session is `session`'s. Must not know the CLI.
+lifespan that all sessions of a FastMCP server share. The session itself is in `session`. Must not know the CLI.
 
-The handshake. The client's capabilities are completed by those of the channel. A second `initialize` on a live
+The handshake: the capabilities of the channel are added to those of the client. A second `initialize` on a live
 session (the CLI sends one whenever its set of servers changes) gets the result of the first one, and its
-`notifications/initialized` is not sent to the server again. If it has another protocol version it goes to the
-server, which renegotiates in place; running calls continue either way. Only versions with a handshake are spoken,
-up to 2025-11-25. Requests in the stateless form of 2026-07-28 are refused, because a session that one of them
-opened would not accept `initialize` any more.
+`notifications/initialized` is not sent to the server again. If its protocol version differs, it is sent to the
+server, which renegotiates in place; running calls continue either way. Only versions with a handshake are
+supported, up to 2025-11-25. Requests in the stateless form of 2026-07-28 are refused, because a session that one of
+them opened would not accept `initialize` any more.
 
-The end. When the server's task has ended, pending calls get an error with the reason. Only `initialize` starts a
+The end: when the server's task has ended, pending calls get an error with the reason. Only `initialize` starts a
 new session; until then requests are refused with the same reason and notifications are dropped.
 """
 
@@ -51,26 +51,26 @@ _LIFESPAN_TIMEOUT: Final = 5.0  # seconds that a new lifespan waits for the end 
 class ForeignServer:
     """A server of `mcp` or FastMCP that can be connected to. The object itself is never changed or closed.
 
-    `TypeError` for anything else.
+    Raises `TypeError` for anything else.
     """
 
     def __init__(self, server: object) -> None:
         self._low_level = find_low_level_server(server)
-        self._server = server  # FastMCP's low-level server has only a weak reference to it
+        self._server = server  # kept alive: FastMCP's low-level server has only a weak reference to it
 
     def connect(self, channel: ClientChannel) -> Connection:
         """Open a connection. Its session starts with the first message."""
         return ForeignConnection(self, channel)
 
     def start_session(self, channel: ClientChannel) -> ForeignSession:
-        """Start a session. On an event loop."""
+        """Start a session. Must be called on an event loop."""
         lifespan = shared_lifespan if shares_lifespan(self._low_level) else nullcontext
         return ForeignSession(self._low_level, channel, lifespan)
 
 
 @dataclass(slots=True)
 class _Handshake:
-    """The handshake of the session that runs."""
+    """The handshake of the running session."""
 
     version: Any = None
     result: Any = None
@@ -89,7 +89,7 @@ class ForeignConnection(Connection):
         self._session_closed: anyio.Event | None = None
 
     def begin(self, message: Any, *, encoded: bool = False) -> Pending:  # noqa: ARG002 - replies are plain here
-        """Return the work that answers a message: the server runs in a task of its own, so all of it takes time."""
+        """Return the work that handles a message. Never replies at once, since the server runs in its own task."""
         return Pending(self._handle, message)
 
     async def _handle(self, message: Any) -> Reply | None:
@@ -100,14 +100,14 @@ class ForeignConnection(Connection):
             if isinstance(event, Notification) and event.method:
                 self._notify(event)
             else:
-                # Requests of the server go through the channel, which gets their responses under ids of its own.
+                # Responses to requests of the server arrive through the channel, which uses ids of its own.
                 logger.debug("dropped a response without a request, or a notification without a method")
         except RpcError as error:
             return make_error(message["id"], error)
         return None
 
     async def aclose(self) -> None:
-        """End the session, in bounded time. May be called again; never raises what the server raises."""
+        """End the session in bounded time. May be called again. Never raises an exception of the server."""
         self._closed = True
         if self._session is None:
             return
@@ -129,7 +129,10 @@ class ForeignConnection(Connection):
             return await self._initialize(self._session_for(request.method), request)
         meta = request.params.get("_meta")
         if isinstance(meta, dict) and _STATELESS in meta:
-            raise RpcError(INVALID_REQUEST, "Invalid Request: only versions with a handshake are spoken here")
+            raise RpcError(
+                INVALID_REQUEST,
+                "Invalid Request: this server needs a protocol version with a handshake (2025-11-25 or older)",
+            )
         return await self._session_for(request.method).call(request)
 
     def _session_for(self, method: str) -> ForeignSession:
@@ -173,14 +176,14 @@ class ForeignConnection(Connection):
             session.notify(method, notification.params)
 
 
-# `mcp` runs a server's lifespan once for each session. FastMCP runs one for all of them, but ties it to the session
-# that came first: when that one ends, the others continue with resources that are closed, and two that start at
-# once both run it. Here it is entered in a task of its own before the first session and left after the last.
+# `mcp` runs a server's lifespan once for each session. FastMCP runs one for all sessions, but ties it to the first
+# one: when that session ends, the others continue with closed resources, and two that start at the same time both
+# run it. Here it is entered in a task of its own before the first session starts, and left after the last one ends.
 
 
 @asynccontextmanager
 async def shared_lifespan(low_level: Any) -> AsyncIterator[None]:
-    """Keep the server's lifespan open inside the block. Raises what its start raised."""
+    """Keep the server's lifespan open inside the block. If its start fails, raises that error."""
     table = _lifespan_table()
     lifespan = table.get(id(low_level))
     if lifespan is None or lifespan.is_closing:
@@ -215,11 +218,11 @@ class _SharedLifespan:
 
     @property
     def is_closing(self) -> bool:
-        """True if it can get no more users."""
+        """True if it cannot get any more users."""
         return self._unused.is_set() or self.closed.is_set()
 
     async def close(self) -> None:
-        """End it, and wait for that. If the caller is cancelled meanwhile, so is the lifespan."""
+        """End it, and wait until it has ended. If the caller is cancelled meanwhile, so is the lifespan."""
         self._unused.set()
         if self._begun and not self.started.is_set():
             self._task.cancel()

@@ -1,18 +1,18 @@
 """Recognises MCP servers of other libraries, and finds the low-level server inside them.
 
-Goes by what an object can do: neither `mcp` nor `fastmcp` is imported. It runs nothing.
+Recognises them by their attributes: neither `mcp` nor `fastmcp` is imported, and nothing is run.
 """
 
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 LOW_LEVEL_ATTRIBUTES: Final = ("_lowlevel_server", "_mcp_server")
-"""Where high-level servers keep their low-level one: `mcp` 2.x; FastMCP, and `mcp` 1.x's class of the same name."""
+"""Where high-level servers keep their low-level one: in `mcp` 2.x; in FastMCP, and the FastMCP of `mcp` 1.x."""
 
 PRIVATE_ATTRIBUTES: Final = """
     _handle_discover _notification_handlers _request_handlers _server_info_stamp_source _session_manager
 """
-"""Undocumented attributes of a low-level server that programs, and `mcp` itself, use of one they run."""
+"""Undocumented attributes of a low-level server that programs, and `mcp` itself, use when they run one."""
 
 _ACCEPTED: Final = (
     "Accepted are a low-level server of mcp (mcp.server.Server), a high-level one (mcp.server.MCPServer; in mcp "
@@ -34,12 +34,12 @@ def find_low_level_server(server: object) -> Any:
 
 
 def shares_lifespan(low_level: Any) -> bool:
-    """True if all sessions of this low-level server are to run in one lifespan, as FastMCP's are."""
+    """Return True if all sessions of this low-level server must share one lifespan, as FastMCP's do."""
     return hasattr(type(low_level), "fastmcp")
 
 
 def lifespan_of(low_level: Any) -> AbstractAsyncContextManager[Any]:
-    """Return the lifespan to run sessions in. That of FastMCP 2 and 3, on `mcp` 1.x, is not the low-level one."""
+    """Return the lifespan to run sessions in. With FastMCP 2 and 3, on `mcp` 1.x, it is not the low-level one."""
     if shares_lifespan(low_level) and not _finds_handlers(low_level):
         outer: AbstractAsyncContextManager[Any] = low_level.fastmcp._lifespan_manager()  # noqa: SLF001
         return outer
@@ -57,5 +57,5 @@ def _has_handlers(candidate: object) -> bool:
 
 
 def _finds_handlers(candidate: object) -> bool:
-    """True if it finds its handlers by method name, as `mcp` 2.x does."""
+    """Return True if the server finds its handlers by method name, as in `mcp` 2.x."""
     return callable(getattr(candidate, "get_request_handler", None))

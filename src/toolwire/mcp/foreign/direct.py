@@ -1,6 +1,6 @@
 """Direct calls of the handlers of an `mcp` 2.x server, without the queues and message objects of its session.
 
-Owns the task and the context of each request. Must not know the client, nor what becomes of a result.
+Owns the task and the context of each request. Must not know the client, nor what is done with a result.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,16 +22,16 @@ from toolwire.mcp.compat import (
 )
 
 OnDone = Callable[[int, Any], None]
-"""Called with the id of a request and its result, the `ErrorData` of an error response, or an exception."""
+"""Called with the id of a request and its outcome: a result, the `ErrorData` of an error, or an exception."""
 
 
 class DirectDispatch:
     """Calls the handlers of one running `mcp` server, without the queues and message objects of its session.
 
-    `Server.run` wraps each request and each response in a validated message, and passes it through two queues on
-    the way in. Here the parts of `run` are put together with one more way in: a request is given to the server's
-    handler at once, in a task and the context variables of the server. The handshake, notifications and requests of
-    the server go through `mcp`'s own dispatcher.
+    `Server.run` wraps each request and each response in a validated message, and passes each request through two
+    queues. Here the parts of `run` are put together so that a request can also be given to the server's handler
+    directly, in a task of its own with the server's context variables. The handshake, notifications and requests of
+    the server still go through `mcp`'s own dispatcher.
 
     `on_done` is called, in a task of the server, when a request is done.
     """
@@ -40,10 +40,10 @@ class DirectDispatch:
         self._low_level = low_level
         self._on_done = on_done
         self._running: set[RequestContext] = set()
-        self._idle: anyio.Event | None = None  # while the end waits for the last request
+        self._idle: anyio.Event | None = None  # while `_cancel_all` waits for the last request
 
     async def run(self, inbox: Any, outbox: Any, options: Any, on_ready: Callable[[], None]) -> None:
-        """Serve until the inbox ends. `on_ready` is called when `start` can be."""
+        """Serve until the inbox ends. `on_ready` is called as soon as `start` may be called."""
         async with self._low_level.lifespan(self._low_level) as state:
             # Messages after `initialize` wait for its response, as in mcp's own loops.
             dispatcher: Any = JSONRPCDispatcher(inbox, outbox, inline_methods=frozenset({"initialize"}))
@@ -65,7 +65,7 @@ class DirectDispatch:
         """Start a request. Never waits."""
         request = RequestContext(self._dispatcher, self._transport, request_id, params, self._scope())
         self._running.add(request)
-        # No task group: to start one of its tasks costs as much as everything else here.
+        # Without a task group, because starting a task in one costs as much as everything else here.
         self._context.run(
             partial(spawn, self._run, request, method, params or None, on_done=partial(self._remove, request))
         )
@@ -77,7 +77,7 @@ class DirectDispatch:
             self._idle.set()
 
     async def _cancel_all(self) -> None:
-        """Cancel what runs, and wait until it has ended: the lifespan must outlast it, even if we are cancelled."""
+        """Cancel all requests and wait until they have ended: the lifespan must outlast them even if cancelled."""
         for request in self._running:
             request.cancel()
         cancelled: BaseException | None = None
@@ -107,7 +107,7 @@ class DirectDispatch:
 
 
 class RequestContext:
-    """One running request: what `mcp` calls a dispatch context, through which a handler reaches the client."""
+    """One running request: the dispatch context of `mcp`, through which a handler reaches the client."""
 
     message_metadata = None
 

@@ -1,9 +1,9 @@
 """One MCP session with a server of another library, in this process.
 
-Owns the stream pair, the task in which the server runs, the pending calls, the server's own requests, and the way
-from dicts to `mcp`'s message objects and back. Inside, ids and progress tokens are fresh ones, because the client
-repeats its own. Must not know how a message came in, nor what `initialize` means. It validates nothing: requests
-were checked before, and the params of a method are the server's to judge.
+Owns the stream pair, the task in which the server runs, the pending calls, the server's own requests, and the
+conversion from dicts to `mcp`'s message objects and back. The server gets new ids and progress tokens, because the
+client reuses its own. Must not know how a message was received, nor what `initialize` means. It validates nothing:
+requests were checked before, and the server checks the params of its methods.
 """
 
 import itertools
@@ -32,8 +32,8 @@ logger = logger_for("mcp")
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
 
-_CANCEL_TIMEOUT: Final = 1.0  # seconds of the grace that are kept for cancelling the server's task
-# Sent to all that is pending by a server that stops; a tool may also send it.
+_CANCEL_TIMEOUT: Final = 1.0  # seconds of the grace period that are reserved for cancelling the server's task
+# A server that stops sends this to all pending requests; a tool may also send it.
 _CONNECTION_CLOSED: Final = -32000
 _NOT_A_RESULT: Final = (BaseException, types.ErrorData)
 
@@ -54,7 +54,7 @@ class ForeignSession:
 
     def __init__(self, low_level: Any, channel: ClientChannel, lifespan: Lifespan) -> None:
         self.over = False
-        """True when the server has ended: nothing more will be answered."""
+        """True when the server has ended: it will not respond any more."""
         self._low_level = low_level
         self._channel = channel
         self._lifespan = lifespan
@@ -63,9 +63,9 @@ class ForeignSession:
         self._direct: DirectDispatch | None = None  # while the server runs
         self._calls: dict[int, _Call] = {}
         self._ids = itertools.count(1)
-        self._requests: dict[Id, anyio.CancelScope] = {}  # of the server
+        self._requests: dict[Id, anyio.CancelScope] = {}  # pending requests of the server
         self._group: anyio.abc.TaskGroup | None = None
-        self._begun = False  # a task that is cancelled before its first step never gets to its end
+        self._begun = False  # a task that is cancelled before its first step never runs its `finally`
         self._closing = False
         self._reason = "it ended by itself"
         self._ended = anyio.Event()
@@ -74,13 +74,13 @@ class ForeignSession:
     # From the client.
 
     async def call(self, request: Request) -> Any:
-        """Return the server's result. `RpcError` if it refuses, is cancelled, or ends before it has answered."""
+        """Return the server's result. Raises `RpcError` if it refuses, is cancelled, or ends without a response."""
         inner_id = next(self._ids)
         params, token = _replace_token(request.params, inner_id)
         call = self._calls[inner_id] = _Call(request.id, token)
         if self._direct is not None and self._inbox.idle and request.method != "initialize":
             call.context = self._direct.start(inner_id, request.method, params)
-        else:  # not before the messages that were sent earlier
+        else:  # behind the messages that were sent earlier
             self._inbox.put(
                 make_message(types.JSONRPCRequest, id=inner_id, method=request.method, params=params or None)
             )
@@ -98,14 +98,14 @@ class ForeignSession:
         self._inbox.put(make_message(types.JSONRPCNotification, method=method, params=params or None))
 
     def cancel(self, params: dict[str, Any]) -> None:
-        """Cancel the newest pending call with the client's id, and answer it, since the server will not."""
+        """Cancel the newest pending call with the client's id, and respond to it, since the server will not."""
         wanted = params.get("requestId")
         for inner_id, call in reversed(self._calls.items()):
             if call.id == wanted and not isinstance(wanted, bool):
                 self._cancel(call, {**params, "requestId": inner_id})
                 self._finish(inner_id, RpcError(CANCELLED, "Request cancelled"))
                 return
-        logger.debug("no call with the id %r that was cancelled is pending", wanted)
+        logger.debug("ignored a cancellation: no call with the id %r is pending", wanted)
 
     def _cancel(self, call: _Call, params: dict[str, Any]) -> None:
         if call.context is not None:
@@ -113,11 +113,11 @@ class ForeignSession:
         self.notify("notifications/cancelled", params)
 
     def stopped_error(self) -> RpcError:
-        """Return the error for a call that cannot be answered any more."""
+        """Return the error for a call to a server that has stopped."""
         return RpcError(INTERNAL_ERROR, f"the MCP server {self._name} stopped: {self._reason}")
 
     def close(self) -> None:
-        """Start to end the session: pending calls are answered, what runs is told to stop."""
+        """Start to end the session: pending calls get an error, and running handlers are cancelled."""
         self._closing = True
         for inner_id, call in list(self._calls.items()):
             if call.context is not None:
@@ -128,7 +128,7 @@ class ForeignSession:
         self._outbox.close()
 
     async def wait_closed(self, grace: float) -> None:
-        """Wait for the end.
+        """Wait until the server has ended.
 
         A server that does not stop by itself is cancelled, and abandoned after `grace` seconds.
         """
@@ -153,7 +153,7 @@ class ForeignSession:
                 async with self._lifespan(self._low_level), anyio.create_task_group() as self._group:
                     await self._serve(self._low_level.create_initialization_options())
                     self._group.cancel_scope.cancel()
-        except Exception as error:  # the boundary of the server's task: the answer to all that is pending
+        except Exception as error:  # the boundary of the server's task: all pending calls get this error
             cause = _unwrap(error)
             self._reason = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
             logger.error("the MCP server %s stopped", self._name, exc_info=cause)  # noqa: TRY400 - the cause only
@@ -167,7 +167,7 @@ class ForeignSession:
         if not uses_standard_run(self._low_level):
             await self._low_level.run(self._inbox, self._outbox, options)
             return
-        from toolwire.mcp.foreign.direct import DirectDispatch  # noqa: PLC0415 - mcp 1.x does not have its parts
+        from toolwire.mcp.foreign.direct import DirectDispatch  # noqa: PLC0415 - not possible with mcp 1.x
 
         direct = DirectDispatch(self._low_level, self._on_done)
         try:
@@ -179,14 +179,14 @@ class ForeignSession:
     def _name(self) -> str:
         return repr(getattr(self._low_level, "name", type(self._low_level).__name__))
 
-    # From the server. Synchronous, in whichever of its tasks it sends from.
+    # From the server. Synchronous, in the task of the server that sends.
 
     def _on_done(self, inner_id: int, outcome: Any) -> None:
-        """Take the result, error or exception of a handler that was called directly."""
+        """Handle the result, error or exception of a handler that was called directly."""
         if not isinstance(outcome, _NOT_A_RESULT):
             try:
                 self._finish(inner_id, to_jsonable_python(outcome, inf_nan_mode="null"))
-            except ValueError as error:  # pydantic's, for a value that JSON has no form for
+            except ValueError as error:  # from pydantic, for a value that JSON cannot represent
                 self._finish(inner_id, self._not_json(error))
         elif isinstance(outcome, types.ErrorData):
             self._on_error(inner_id, outcome.model_dump(mode="json", by_alias=True, exclude_unset=True))
@@ -198,7 +198,7 @@ class ForeignSession:
             self._on_error(inner_id, {"code": _CONNECTION_CLOSED, "message": "Connection closed"})
 
     def _receive(self, item: Any) -> bool:
-        """Take a message of the server. Returns True if the sender should let other tasks run."""
+        """Handle a message of the server. Returns True if the sender should let other tasks run."""
         try:
             message = item.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
         except ValueError as error:  # as above
@@ -217,7 +217,7 @@ class ForeignSession:
         return True
 
     def _not_json(self, error: ValueError) -> RpcError:
-        problem = f"the MCP server {self._name} sent what is not JSON: {error}"
+        problem = f"the MCP server {self._name} sent a message that is not JSON: {error}"
         logger.warning("%s", problem)
         return RpcError(INTERNAL_ERROR, problem)
 
@@ -237,7 +237,7 @@ class ForeignSession:
             self._finish(inner_id, outcome)
 
     async def _finish_if_alive(self, inner_id: Any, outcome: RpcError) -> None:
-        """Finish a call with a "connection closed" of the server, unless that stops: then its reason is better."""
+        """Finish a call with "connection closed", unless the server stops: then the reason for that is used."""
         with suppress(RpcError):
             await self.call(Request(math.nan, "ping", {}))  # no cancellation can have this id
         self._finish(inner_id, outcome)
@@ -251,7 +251,7 @@ class ForeignSession:
     def _on_notification(self, message: dict[str, Any]) -> None:
         try:
             self._channel.notify(message)
-        except Exception:  # the boundary of the client: no tool fails because its log line could not be shown
+        except Exception:  # the boundary of the client: a tool must not fail because its log line was lost
             logger.exception("a notification of the MCP server %s was lost", self._name)
 
     def _on_progress(self, message: dict[str, Any]) -> None:
@@ -259,7 +259,7 @@ class ForeignSession:
         token = params.get("progressToken")
         call = self._calls.get(token) if type(token) is int else None
         if call is None or call.token is None:
-            logger.debug("progress for no pending call: dropped")
+            logger.debug("dropped progress for a call that is not pending")
         else:
             self._on_notification({**message, "params": {**params, "progressToken": call.token}})
 
@@ -275,7 +275,7 @@ class ForeignSession:
             scope.cancel()
 
     async def _answer(self, scope: anyio.CancelScope, message: dict[str, Any]) -> None:
-        """Answer a request of the server by the channel."""
+        """Send a request of the server to the client, and its response back to the server."""
         with scope:
             try:
                 result: Any = await self._channel.request(message["method"], message.get("params", {}))
@@ -312,7 +312,7 @@ def _error_message(request_id: Id, error: RpcError) -> SessionMessage:
 def _replace_token(params: dict[str, Any], inner_id: int) -> tuple[dict[str, Any], Any]:
     """Replace the client's progress token by our id.
 
-    Returns the new params and the token, None if there is none.
+    Returns the new params, and the client's token or None.
     """
     meta = params.get("_meta")
     if not isinstance(meta, dict):
