@@ -330,7 +330,7 @@ async def test_a_remote_that_forgot_the_session_is_asked_again():
         (401, "the server requires authentication .HTTP 401.; use --header"),
         (403, "the server refuses access .HTTP 403."),
         (404, "there is nothing at this path .HTTP 404.; most servers are at /mcp"),
-        (500, "the server responds with HTTP 500, not with MCP"),
+        (500, "the server responded with HTTP 500, not with MCP"),
         (200, "this is not an MCP server, or it failed: Unexpected content type"),
     ],
 )

@@ -1,9 +1,9 @@
 """A remote MCP server, as a server object of this process.
 
-Owns which client uses which link: each client of ours has a session of its own with the remote, so that requests of
+Owns the mapping of clients to links: each of our clients has its own session with the remote, so that requests of
 the remote (elicitation, sampling, roots) reach the right client. Requests and results are passed on unchanged;
-nothing is cached, and nothing but the handshake is interpreted. HTTP, session and protocol are `mcp`'s; the error
-messages for everything that can be wrong with an address are made here.
+nothing is cached, and only the handshake is interpreted. `mcp` implements HTTP, sessions and the protocol; the
+error messages for everything that can be wrong with an address are made here.
 
     client -> _Proxy (a low-level mcp server) -> Link (mcp's ClientSession over streamable HTTP) -> remote
 """
@@ -45,21 +45,21 @@ from toolwire.tools.names import wire_name
 logger = logger_for("mcp.remote")
 
 CONNECT_TIMEOUT: Final = 10.0
-"""Seconds that a remote server has to answer the handshake."""
+"""Seconds in which a remote server has to complete the handshake."""
 
 _LINK: Final = "toolwire.proxy"
-_OWN: Final = {"ping", "server/discover"}
-_CLOSE_TIMEOUT: Final = 2.0  # seconds to tell the remote that the session ends
-# Seconds for the stream of notifications: some servers open it with the first one.
+_OWN_METHODS: Final = {"ping", "server/discover"}  # not forwarded
+_CLOSE_TIMEOUT: Final = 2.0  # seconds to notify the remote of the end of the session
+# Seconds to wait for the stream of notifications: some servers open it only with the first notification.
 _STREAM_TIMEOUT: Final = 0.5
-_MAX_EVENT: Final = 256 * 1024 * 1024  # bytes, as a line of the CLI may have
+_MAX_EVENT: Final = 256 * 1024 * 1024  # bytes, the same limit as for a line of the CLI
 # A client of 2026-07-28 describes itself in each request; our session with the remote has its own description.
 _ENVELOPE: Final = {
     types.PROTOCOL_VERSION_META_KEY,
     types.CLIENT_INFO_META_KEY,
     types.CLIENT_CAPABILITIES_META_KEY,
 }
-_ANYTHING: Final[Any] = TypeAdapter(dict[str, Any])
+_ANY_RESULT: Final[Any] = TypeAdapter(dict[str, Any])
 _REASONS: Final[dict[int, str]] = {
     401: 'the server requires authentication (HTTP 401); use --header "Authorization: Bearer ..."',
     403: "the server refuses access (HTTP 403); check the header with your credentials",
@@ -72,7 +72,7 @@ Context = ServerRequestContext[Any, Any]
 
 @dataclass(frozen=True)
 class Address:
-    """The URL of a remote server, and the headers that it needs."""
+    """The URL of a remote server, the headers to send, and the timeout for connecting."""
 
     url: str
     headers: dict[str, str] = field(repr=False)
@@ -80,7 +80,7 @@ class Address:
 
     @property
     def public(self) -> str:
-        """The URL without its parts that may be secret: user, password, query."""
+        """The URL without the parts that may be secret: user, password, query."""
         parts = urlsplit(self.url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
@@ -101,9 +101,9 @@ class Link:
     ) -> None:
         self.over = False
         self.session_lost = False
-        """True if the remote does not know our session any more."""
+        """True if the remote no longer knows our session."""
         self._address = address
-        self._client = client  # the request that opened it: its session reaches the client outside of calls
+        self._client = client  # the request that opened this link: reaches the client outside of calls
         self._client_params = client_params
         self._session: ClientSession | None = None
         self._calls: list[Context] = []
@@ -124,7 +124,7 @@ class Link:
     # Opening and closing.
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Connect, and stay connected until `aclose`. Raises only before it has started."""
+        """Connect, and stay connected until `aclose()`. Raises an exception only if connecting fails."""
         try:
             async with (
                 self._http() as http,
@@ -146,7 +146,7 @@ class Link:
             self._closed.set()
 
     async def aclose(self) -> None:
-        """End it, in bounded time."""
+        """End the link, in bounded time."""
         self.over = True
         self._closing.set()
         with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True):
@@ -157,7 +157,7 @@ class Link:
         async with anyio.create_task_group() as group:
             if newer:
                 group.start_soon(self._listen, session)
-            if newer or self._stateful:  # its notifications come on a stream of their own: wait for that
+            if newer or self._stateful:  # notifications are sent on a separate stream: wait until it is open
                 with anyio.move_on_after(_STREAM_TIMEOUT):
                     await self._stream_open.wait()
             self._session = session
@@ -166,13 +166,13 @@ class Link:
             group.cancel_scope.cancel()
 
     async def _listen(self, session: ClientSession) -> None:
-        """Subscribe to changes, which the newer protocol requires."""
-        with suppress(Exception):  # a remote that does not support it sends none
+        """Subscribe to changes, as the newer protocol requires."""
+        with suppress(Exception):  # the remote may not support it
             async with listen(
                 session, tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
             ) as events:
                 self._stream_open.set()
-                async for _ in events:  # each comes as a notification too
+                async for _ in events:  # each also arrives as a notification
                     pass
         self._stream_open.set()
 
@@ -201,7 +201,7 @@ class Link:
     # Requests of our client.
 
     def server_info(self, method: str) -> dict[str, Any]:
-        """Return what the remote says of itself, for the result of `initialize` or `server/discover`."""
+        """Return the remote's description of itself, for the result of `initialize` or `server/discover`."""
         session = self.session
         info: dict[str, Any] = {
             "capabilities": session.server_capabilities,
@@ -212,13 +212,13 @@ class Link:
         return {key: _to_json(value) for key, value in info.items() if value is not None}
 
     async def request(self, ctx: Context) -> dict[str, Any]:
-        """Return the remote's result. Its errors are raised as they are, ours with the address."""
+        """Return the remote's result. Errors of the remote are raised unchanged, ours with the address."""
         progress = partial(_report_progress, ctx) if ctx.meta and "progress_token" in ctx.meta else None
         request = types.Request[dict[str, Any], str](method=ctx.method, params=_strip_envelope(ctx.params))
         self._calls.append(ctx)
         try:
             result: dict[str, Any] = await self.session.send_request(
-                request, _ANYTHING, progress_callback=progress
+                request, _ANY_RESULT, progress_callback=progress
             )
         except MCPError as error:
             raise await self._translate(error) from error
@@ -232,7 +232,7 @@ class Link:
             self._calls.remove(ctx)
 
     async def _translate(self, error: MCPError) -> MCPError:
-        """Return the error itself, or the reason if the connection is what has failed."""
+        """Return the error itself, or the reason if it was the connection that failed."""
         if error.code == types.CONNECTION_CLOSED:
             with anyio.move_on_after(_CLOSE_TIMEOUT):
                 await self._closed.wait()
@@ -266,7 +266,7 @@ class Link:
         return await self._client.session.send_request(request, kind)
 
     async def _on_message(self, message: Any) -> None:
-        """Pass a notification on. Progress has gone to its call already; logs belong to the newest call."""
+        """Pass a notification on. Progress was already passed to its call; logs belong to the newest call."""
         if isinstance(message, Exception | types.ProgressNotification):
             return
         logs = isinstance(message, types.LoggingMessageNotification) and self._calls
@@ -288,12 +288,14 @@ class Link:
             )
 
     def _explain(self, error: BaseException) -> MCPError:
-        """Make an error for the user from what ended the connection."""
+        """Convert the exception that ended the connection to an error for the user."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         make = self._address.error
         if self._status is not None and self._session is None and not _is_from_remote(error):
-            reason = _REASONS.get(self._status, f"the server responds with HTTP {self._status}, not with MCP")
+            reason = _REASONS.get(
+                self._status, f"the server responded with HTTP {self._status}, not with MCP"
+            )
             return make(reason, self._status)
         if isinstance(error, TimeoutError | httpx2.TimeoutException):
             return make(f"no response within {self._address.timeout:g} seconds: is it an MCP server?")
@@ -307,7 +309,7 @@ class Link:
 
 
 async def _initialize(session: ClientSession) -> None:
-    """Do the handshake, since then both sides can send requests; without one if the remote only knows that."""
+    """Do the handshake, after which both sides can send requests, unless the remote only supports `discover`."""
     try:
         await session.initialize()
     except MCPError as error:
@@ -321,7 +323,7 @@ async def _report_progress(ctx: Context, progress: float, total: float | None, m
 
 
 def _strip_envelope(params: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the params for the remote: our session adds its own progress token and description."""
+    """Return the params for the remote, without progress token and description: our session adds its own."""
     stripped = dict(params or {})
     meta = stripped.pop("_meta", None)
     if isinstance(meta, Mapping):
@@ -339,7 +341,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _is_from_remote(error: BaseException) -> bool:
-    """True if the remote sent an error of its own with the status."""
+    """Return True if the remote sent a JSON-RPC error with the HTTP status."""
     return isinstance(error, MCPError) and error.message not in CLIENT_HTTP_ERRORS
 
 
@@ -352,14 +354,14 @@ def proxy(
 ) -> Server[Any]:
     """Return a low-level `mcp` server that passes everything on to the MCP server at `url` (streamable HTTP).
 
-    It connects when a client sends `initialize`; if the remote does not answer within `timeout` seconds, or
-    refuses, that client gets the error. `headers` are sent with every request and appear in no message of ours.
+    It connects when a client sends `initialize`; if the remote does not respond within `timeout` seconds, or
+    refuses, that client gets the error. `headers` are sent with every request and appear in none of our messages.
     """
     return _Proxy(Address(url, dict(headers or {}), timeout))
 
 
 def name_of(url: str) -> str:
-    """Make a server name from the characteristic part of a URL's host."""
+    """Derive a server name from the distinctive part of a URL's host."""
     parts = urlsplit(url)
     host = parts.hostname or "remote"
     if host == "localhost" or ":" in host or host.replace(".", "").isdigit():
@@ -372,7 +374,7 @@ class _Proxy(Server[anyio.abc.TaskGroup]):
     """The server that our clients connect to."""
 
     def __init__(self, address: Address) -> None:
-        # From 2026-07-28 on a result says how long it may be kept. The remote may not say: not at all, then.
+        # From 2026-07-28 on a result says how long it may be cached. If the remote does not say so: not at all.
         hints: Any = dict.fromkeys(CACHEABLE_METHODS, CacheHint(ttl_ms=0, scope="private"))
         super().__init__(
             name_of(address.url), version=__version__, lifespan=self._run_links, cache_hints=hints
@@ -383,7 +385,7 @@ class _Proxy(Server[anyio.abc.TaskGroup]):
 
     def get_request_handler(self, method: str) -> HandlerEntry[anyio.abc.TaskGroup] | None:
         """Return our own handler for a few methods, and one that forwards for all others, known or not."""
-        if method in _OWN:
+        if method in _OWN_METHODS:
             return super().get_request_handler(method)
         return HandlerEntry(types.RequestParams, self._handle)
 
@@ -411,8 +413,8 @@ class _Proxy(Server[anyio.abc.TaskGroup]):
             link = await self._link(ctx)
             result = await call_next(ctx)
             return {**result, **link.server_info(ctx.method)} if isinstance(result, dict) else result
-        linked = ctx.method not in _OWN and connection_of(ctx).state.get(_LINK) is not None
-        # Not through `call_next`, which would drop what this version of `mcp` does not know.
+        linked = ctx.method not in _OWN_METHODS and connection_of(ctx).state.get(_LINK) is not None
+        # Not through `call_next`, which would drop fields that this version of `mcp` does not know.
         return await self._forward(ctx) if linked else await call_next(ctx)
 
     async def _on_notification(self, ctx: Context) -> None:
@@ -421,7 +423,7 @@ class _Proxy(Server[anyio.abc.TaskGroup]):
             await link.session.send_notification(types.RootsListChangedNotification())
 
     async def _link(self, ctx: Context) -> Link:
-        """Return the link of the client; a new one if it has none, or its link is over."""
+        """Return the link of the client. Makes a new one if it has none, or its link is over."""
         connection = connection_of(ctx)
         has_session = connection.protocol_version not in MODERN_PROTOCOL_VERSIONS
         link: Link | None = connection.state.get(_LINK) if has_session else self._shared
@@ -443,13 +445,13 @@ class _Proxy(Server[anyio.abc.TaskGroup]):
         except MCPError:
             if not link.session_lost:
                 raise
-        # The remote was restarted and does not know our session, so it has not handled the request.
+        # The remote was restarted and no longer knows our session, so it has not handled the request.
         await link.aclose()
         return await (await self._link(ctx)).request(ctx)
 
 
 def _client_params(ctx: Context) -> types.InitializeRequestParams | None:
-    """Return what the client said of itself in `initialize`."""
+    """Return the client's description of itself in `initialize`."""
     if ctx.method == "initialize":
         return types.InitializeRequestParams.model_validate(ctx.params or {}, by_name=False)
     return ctx.session.client_params

@@ -1,8 +1,8 @@
 """Decides which HTTP requests are accepted, from their headers alone, for every path.
 
-A web page in the user's browser can reach a server on loopback (by DNS rebinding even under the page's own name),
-so a request must name a host that the server answers for, and come from no page or from one that was allowed. If
-there is a token, it must carry it. Does no I/O.
+A web page in the user's browser can reach a server on loopback (by DNS rebinding even under the page's own name).
+So a request must name one of the server's hosts, and must not come from a web page unless that page is allowed. If
+there is a token, the request must carry it. Does no I/O.
 """
 
 import hmac
@@ -34,7 +34,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Guard:
-    """The requests that are accepted. `hosts` None: those for any host, which only a token makes safe."""
+    """The rules for accepting requests. With `hosts` None any host is accepted, which is safe only with a token."""
 
     hosts: frozenset[str] | None
     origins: frozenset[str] = frozenset()
@@ -47,16 +47,18 @@ class Guard:
         """
         host = hostname(headers.get("host", ""))
         if self.hosts is not None and host not in self.hosts:
-            return Refusal(MISDIRECTED, f"This server does not answer for the host {host[:_MAX_QUOTE]!r}")
+            return Refusal(
+                MISDIRECTED, f"This server does not accept requests for the host {host[:_MAX_QUOTE]!r}"
+            )
         origin = headers.get("origin")
         if origin is not None and not self.allows_origin(origin):
-            return Refusal(FORBIDDEN, f"Pages of {origin[:_MAX_QUOTE]!r} may not use this server")
+            return Refusal(FORBIDDEN, f"Web pages of {origin[:_MAX_QUOTE]!r} may not use this server")
         if self.token is not None and not open_to_all and not self._carries_token(headers):
             return Refusal(UNAUTHORIZED, "A bearer token is required")
         return None
 
     def allows_origin(self, origin: str) -> bool:
-        """True if a page of that origin may use the server: it was allowed, or is on this machine."""
+        """Return True if a web page of that origin may use the server: it is allowed, or on this machine."""
         if origin in self.origins:
             return True
         try:
@@ -72,9 +74,9 @@ class Guard:
 
 
 def guard_for(host: str, token: str | None, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Guard:
-    """Make the guard of a server bound to `host`, with names as people write them.
+    """Make the guard of a server bound to `host`. Names are given as users write them.
 
-    `UsageError` if a token is needed and there is none, and for a name that no request could ever match.
+    Raises `UsageError` if a token is needed and there is none, and for a name that no request could ever match.
     """
     token = None if token is None else _clean_token(token)
     names, pages = {clean_host(each) for each in hosts}, frozenset(map(clean_origin, origins))
@@ -100,7 +102,7 @@ def _clean_token(token: str) -> str:
 
 
 def clean_host(given: str) -> str:
-    """Return a host as `hostname()` would find it in a header; `UsageError` if it is not one."""
+    """Normalise a host to the form that `hostname()` returns. Raises `UsageError` if it is not a host."""
     name = given.strip()
     for each in (name.removeprefix("[").removesuffix("]"), hostname(name)):
         with suppress(ValueError):
@@ -114,7 +116,7 @@ def clean_host(given: str) -> str:
 
 
 def clean_origin(given: str) -> str:
-    """Return an origin as browsers send it; `UsageError` if it is not one."""
+    """Normalise an origin to the form that browsers send. Raises `UsageError` if it is not an origin."""
     wrong = UsageError(f"{given!r} is not an origin of web pages: use one such as https://example.com")
     try:
         parts = urlsplit(given.strip())
@@ -124,7 +126,7 @@ def clean_origin(given: str) -> str:
     more = parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc
     if not parts.scheme or not parts.hostname or more:
         raise wrong
-    if parts.scheme not in _PORTS:  # of an extension, say, whose host is an id
+    if parts.scheme not in _PORTS:  # for example of a browser extension, whose host is an id
         return f"{parts.scheme}://{parts.netloc}"
     host = clean_host(parts.hostname)
     host = f"[{host}]" if ":" in host else host
@@ -150,9 +152,9 @@ class GuardMiddleware:
         on_authorised: Callable[[dict[str, Any]], None] = lambda _scope: None,
         find_page: Callable[[dict[str, Any]], Any] = lambda _scope: None,
     ) -> None:
-        """`on_authorised` is called with the scope of each request that is accepted and not open to all.
+        """`on_authorised` is called with the scope of each accepted request, except those that are open to all.
 
-        Open to all are `open_paths`, and the GET requests for which `find_page` returns an application.
+        `open_paths` are open to all, and so are GET requests for which `find_page` returns an application.
         """
         self._app = app
         self._guard = guard

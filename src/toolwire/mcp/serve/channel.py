@@ -1,14 +1,15 @@
-"""The way from a server to its clients: to the one whose request a tool answers, and to all that are connected.
+"""The channels from a server to its clients: to the client whose request is handled, and to all connected clients.
 
 Up to 2025-11-25 a server may send requests to its client while a call runs. From 2026-07-28 on it may not: the call
-ends with the result "input required", which holds the requests, and the client calls again with the responses. The
-tool then runs again from its start, and each request that has a response gets it at once. Responses of earlier
-rounds travel in `requestState`, which the layer above seals. A request is identified by its key; without one, by
-its content and its number among those with the same content, so that a response never goes to another request.
+ends with the result "input required", which contains the requests, and the client calls again with the responses.
+The tool then runs again from its start, and each request that has a response gets it at once. Responses of earlier
+rounds are carried in `requestState`, which the layer above seals. A request is identified by its key; without one,
+by its content and its number among those with the same content, so that a response is never given to another
+request.
 
-Notifications that belong to no request go to all clients that want them (`ClientRegistry`): those with a session by
-its log level and subscriptions, those of 2026-07-28 over the stream on which they listen. Must not know how
-requests are answered.
+Notifications that belong to no request are sent to all clients that want them (`ClientRegistry`): to those with a
+session according to its log level and subscriptions, to those of 2026-07-28 over the stream on which they listen.
+Must not know how requests are handled.
 """
 
 import hashlib
@@ -53,11 +54,11 @@ from toolwire.tools.context import LEVELS, reaches
 logger = logger_for("serving")
 
 _JOIN_TURNS: Final = 3  # turns of the event loop in which further requests of the same call join a round
-_CLEANUP_TIMEOUT: Final = 2.0  # seconds in which a tool whose call has ended for a round may clean up
+_CLEANUP_TIMEOUT: Final = 2.0  # seconds that a tool has to clean up after its call has ended for a round
 _MAX_LATE_REQUESTS: Final = 3  # requests after the end of a round: a tool that sends more is cancelled
 
 _NO_SESSION: Final = (
-    "This client cannot be sent requests: its version of MCP needs a session for them, and the server keeps none "
+    "This client cannot receive requests: its version of MCP needs a session for them, and the server keeps none "
     "(--workers, --stateless)"
 )
 
@@ -75,10 +76,10 @@ _NOTIFICATIONS: Final[Mapping[str, Any]] = {
 class RequestChannel(ClientChannel):
     """The channel of one request. `level` is the log level of the client's session, None without a session.
 
-    The call must run inside `scope`, which cancels it when it does not end by itself after "input required".
+    The call must run inside `scope`, which cancels it if it does not end by itself after "input required".
 
     A call may start before `mcp` has its request (`ctx` None). Then `declared` returns the client's capabilities,
-    and `on_used` is called when the tool sends something, which waits for `bind`.
+    and `on_used` is called when the tool sends something, which has to wait for `bind`.
     """
 
     def __init__(
@@ -94,11 +95,11 @@ class RequestChannel(ClientChannel):
         client_key: Callable[[], Hashable] = lambda: None,
         announce: Callable[[], None] = lambda: None,
     ) -> None:
-        """`announce` tells a client without a session that its list has changed, where there is only one."""
+        """`announce` notifies the only client, if it has no session, that its list of tools has changed."""
         self.session = session
         self.request_scope = request_scope
         self.input_required: dict[str, Any] | None = None
-        """The "input required" result of the call, once the tool has sent a request in the stateless era."""
+        """The "input required" result of the call, once the tool has sent a request to a stateless client."""
         self._client_key = client_key
         self._announce = announce
         self._ctx = ctx
@@ -126,7 +127,7 @@ class RequestChannel(ClientChannel):
         return self._client_key()
 
     def bind(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        """Send everything that has waited until `mcp` has the request."""
+        """Send everything that has waited for `mcp` to have the request."""
         self._ctx = ctx
         if self._close_requested:
             self.close_stream()
@@ -152,7 +153,7 @@ class RequestChannel(ClientChannel):
     # Notifications.
 
     def notify(self, message: dict[str, Any]) -> None:
-        """Send progress and log messages, in order. Changes of lists are the registry's to send."""
+        """Send progress and log messages, in order. The registry sends changes of lists."""
         kind = _NOTIFICATIONS.get(message["method"])
         if kind is None or (message["method"] == "notifications/message" and not self._wants_log(message)):
             return
@@ -164,7 +165,7 @@ class RequestChannel(ClientChannel):
         self._put(notification)
 
     def own_list_changed(self) -> bool:
-        """Send it with the response: a client with a session may have no other stream open."""
+        """Send the notification with the response: a client with a session may have no other stream open."""
         if self.session is None:
             self._announce()
         else:
@@ -182,7 +183,7 @@ class RequestChannel(ClientChannel):
 
     def _wants_log(self, message: dict[str, Any]) -> bool:
         level = message["params"].get("level")
-        # An unknown level is let through: that it cannot be sent is logged then.
+        # An unknown level passes here, so that its failure to be sent is logged.
         return reaches(level, self._level) or (self._level in LEVELS and level not in LEVELS)
 
     async def _write(self, written: anyio.Event) -> None:
@@ -198,12 +199,12 @@ class RequestChannel(ClientChannel):
         try:
             await ctx.session.send_notification(notification, related_request_id=ctx.request_id)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            logger.debug("%s: the client has left", notification.method)
-        except Exception as error:  # noqa: BLE001 - one that cannot be written must not stop the others
+            logger.debug("%s: the client has disconnected", notification.method)
+        except Exception as error:  # noqa: BLE001 - a notification that cannot be written must not stop the others
             logger.warning("%s could not be sent: %s: %s", notification.method, type(error).__name__, error)
 
     async def flush(self) -> None:
-        """Wait until all notifications are written: the response comes after them."""
+        """Wait until all notifications are written: the response must be sent after them."""
         while self._written is not None:
             await self._written.wait()
 
@@ -212,7 +213,7 @@ class RequestChannel(ClientChannel):
     async def request(
         self, method: str, params: dict[str, Any], *, key: str | None = None, repeatable: bool = True
     ) -> dict[str, Any]:
-        """Send a request to the client; in the stateless era this may end the call."""
+        """Send a request to the client. In a stateless version of MCP this may end the call."""
         capability, request, result = _REQUESTS[method]
         self._require(capability, params)
         if params.get("tools"):
@@ -249,14 +250,14 @@ class RequestChannel(ClientChannel):
         name = f"{capability}.{mode}" if special else capability
         raise RpcError(
             types.MISSING_REQUIRED_CLIENT_CAPABILITY,
-            f"This needs a client with {name}, which this one does not declare",
+            f"This needs the client capability {name}, which this client does not declare",
             {"requiredCapabilities": required},
         )
 
     async def _request_by_round(
         self, method: str, params: dict[str, Any], key: str | None, result: type[BaseModel], repeatable: bool
     ) -> dict[str, Any]:
-        """Return the response that came with this call, or end the call with "input required"."""
+        """Return the response that was sent with this call, or end the call with "input required"."""
         if self.input_required is not None:
             self._late_requests += 1
             if self._late_requests >= _MAX_LATE_REQUESTS:
@@ -272,8 +273,8 @@ class RequestChannel(ClientChannel):
         if not repeatable:
             raise RpcError(
                 INVALID_REQUEST,
-                "This tool must not run twice, and with this client's version of MCP an answer runs it again; use "
-                "a client that keeps a session (2025-11-25 or older)",
+                "This tool must not run twice, but with this client's version of MCP a response to its request "
+                "would run it again; use a client that keeps a session (2025-11-25 or older)",
             )
         self._requests[key] = {"method": method, "params": params}
         for _ in range(_JOIN_TURNS):
@@ -315,7 +316,7 @@ def _describe(error: ValidationError) -> str:
     return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
 
 
-_NOTIFY_TIMEOUT: Final = 10.0  # seconds that one client has to take a notification
+_NOTIFY_TIMEOUT: Final = 10.0  # seconds in which a client has to receive a notification
 _UPDATED: Final = "notifications/resources/updated"
 _Notification: TypeAlias = tuple[str, Mapping[str, Any] | None]  # method and params
 
@@ -349,11 +350,13 @@ class ClientRegistry:
 
     def __init__(self) -> None:
         self.by_session_id: dict[str, ClientConnection] = {}
-        """The clients over HTTP, but for those whose session belongs to an authenticated user."""
+        """The clients over HTTP, except those whose session belongs to an authenticated user."""
         self.on_closed: Callable[[ClientConnection], None] = lambda _connection: None
-        """Called for each of these when its session has ended."""
+        """Called with each client in `by_session_id` when its session has ended."""
         self._connections: set[ClientConnection] = set()
-        self._queues: dict[ClientConnection, deque[_Notification]] = {}  # of those that are being sent some
+        self._queues: dict[
+            ClientConnection, deque[_Notification]
+        ] = {}  # while a client is sent notifications
         self._bus = InMemorySubscriptionBus()
         self.listen_handler = ListenHandler(self._bus)
         """Answers `subscriptions/listen`."""
@@ -396,7 +399,7 @@ class ClientRegistry:
             queue.append((method, message.get("params")))
 
     async def _send(self, connection: ClientConnection, queue: "deque[_Notification]") -> None:
-        """Send a client its notifications in order. If it does not take one, those behind it are dropped too."""
+        """Send a client its notifications in order. If one is not sent in time, the following are dropped too."""
         try:
             while queue:
                 method, params = queue.popleft()
@@ -406,7 +409,7 @@ class ClientRegistry:
                     except Exception:
                         logger.exception("%s could not be sent to a client", method)
                 if limit.cancelled_caught:
-                    logger.warning("a client did not take %s within %g s", method, _NOTIFY_TIMEOUT)
+                    logger.warning("a client did not receive %s within %g s", method, _NOTIFY_TIMEOUT)
                     queue.clear()
         finally:
             del self._queues[connection]
@@ -423,10 +426,10 @@ class Broadcaster(ClientChannel):
 
 
 def client_key(scope: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> Hashable:
-    """Identify the sender of a request without a session; None if that is not possible.
+    """Return an identifier for the sender of a request without a session; None if that is not possible.
 
-    By the user, where an application around ours has authenticated one, else by the address; and by the name and
-    version that the client gives, since all clients behind a proxy, and all on this machine, have one address.
+    It consists of the user, if an application around ours has authenticated one, or else the address; and of the
+    name and version that the client gives, since all clients behind a proxy, or on this machine, share an address.
     """
     if scope is None:
         return None

@@ -1,17 +1,17 @@
 """The TCP connections of an HTTP server: accepts them, and decides how long each one is kept.
 
-Uvicorn speaks HTTP on them. It has no timeout for a request's header and none for a response that nobody reads, and
-asyncio goes on accepting when no file descriptors are left. So clients that only connect could block a server for
-everybody. Here each connection must earn its place:
+Uvicorn speaks HTTP on them. It has no timeout for a request's header and none for a response that is not read, and
+asyncio continues to accept when no file descriptors are left. So clients that only connect could block a server for
+all others. Therefore:
 
 - Until a connection has sent a request that the guard accepted, it is a stranger. When the server is full, the
-  oldest stranger is closed for a new connection. If there is none, the connection that has been idle for longest is
-  closed. If all are busy, the new connection is refused with 503.
-- The first byte of a request, the rest of its header and its body must come in time, and a response must be read in
-  time.
+  oldest stranger is closed to make room for a new connection. If there is none, the connection that has been idle
+  for longest is closed. If all are busy, the new connection is refused with 503.
+- The first byte of a request, the rest of its header and its body must arrive in time, and a response must be read
+  in time.
 
-The limit of connections is below that of file descriptors, so that accepting does not fail. If it fails all the
-same, because tools use the rest, a stranger is closed and accepting pauses. For asyncio only.
+The limit of connections is lower than that of file descriptors, so that accepting does not fail. If it fails
+anyway, because tools use the rest, a stranger is closed and accepting pauses. For asyncio only.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from toolwire.mcp.serve.limits import HttpLimits, connection_limit
 
 logger = logger_for("serving")
 
-_KEY: Final = "toolwire.connection"  # in the state of a request's scope
+_KEY: Final = "toolwire.connection"  # key in the state of a request's scope
 _BATCH: Final = 16  # connections accepted in one turn of the event loop
 _RETRY_DELAY: Final = 0.1  # seconds after accepting has failed
 _CHECK_INTERVAL: Final = 1.0  # seconds between two checks of the deadlines, at most
 _LOG_INTERVAL: Final = 10.0  # seconds between two lines in the log
 _NO_LINGER: Final = struct.pack("ii", 1, 0)  # SO_LINGER: discard what is not sent
 _SLICE: Final = 8 << 10  # bytes of input that are parsed in one turn of the event loop
-_SKIPPED_DIGITS: Final = 4  # of the Content-Length of a stranger's body that is skipped
+_SKIPPED_DIGITS: Final = 4  # a stranger's body is skipped if its Content-Length has at most so many digits
 _MIN_READ: Final = 64 << 10  # bytes of a response that must be read within the write timeout
 
 MakeProtocol = Callable[[dict[str, Any]], asyncio.Protocol]
@@ -63,9 +63,8 @@ class Connections:
         self._make_protocol = make_protocol
         self._open: set[Connection] = set()
         self._by_address: dict[str, dict[Connection, None]] = {}
-        # In the order of their arrival, and of their last request:
-        self._strangers: dict[Connection, None] = {}
-        self._idle: dict[Connection, None] = {}
+        self._strangers: dict[Connection, None] = {}  # oldest first
+        self._idle: dict[Connection, None] = {}  # longest idle first
         self._evicted = 0
         self._refused = 0
         self._failure = ""
@@ -75,14 +74,14 @@ class Connections:
         return len(self._open)
 
     async def accept_from(self, listening: socket.socket) -> None:
-        """Accept connections until cancelled. Those that are open then stay open."""
+        """Accept connections until cancelled, which leaves open connections open."""
         listening.setblocking(False)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._enforce_limits)
             while True:
                 for _ in range(_BATCH):
                     await self._accept_one(listening, tasks)
-                await asyncio.sleep(0)  # accepting does not yield while there are more
+                await asyncio.sleep(0)  # accepting does not yield while more connections are waiting
 
     async def _accept_one(self, listening: socket.socket, tasks: Any) -> None:
         try:
@@ -118,7 +117,7 @@ class Connections:
         connection = Connection(self, host, self._make_protocol)
         self._open.add(connection)
         self._by_address.setdefault(host, {})[connection] = None
-        self._strangers[connection] = None  # from now on, so that it is closed before any client is
+        self._strangers[connection] = None  # so that it is closed before any trusted connection
         return connection
 
     def _evict(self, *kinds: "dict[Connection, None]") -> bool:
@@ -139,7 +138,7 @@ class Connections:
             self.remove(connection)
             if not isinstance(error, Exception):
                 raise
-            if not isinstance(error, OSError):  # otherwise the client has left already
+            if not isinstance(error, OSError):  # otherwise the client has already disconnected
                 logger.exception("a connection could not be served")
 
     # Called by connections.
@@ -156,7 +155,7 @@ class Connections:
             self._idle.pop(connection, None)
 
     def mark_closing(self, connection: "Connection") -> None:
-        """Mark a connection as being closed. It counts until it is."""
+        """Mark a connection as being closed. It counts as open until it is closed."""
         self._strangers.pop(connection, None)
         self._idle.pop(connection, None)
 
@@ -202,7 +201,7 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """One connection: passes everything on to the protocol that speaks HTTP, and keeps its deadlines."""
+    """One connection: passes everything on to the protocol that speaks HTTP, and enforces its deadlines."""
 
     def __init__(self, connections: Connections, host: str, make_protocol: MakeProtocol) -> None:
         self.host = host
@@ -211,12 +210,12 @@ class Connection(asyncio.Protocol):
         self._protocol = make_protocol({_KEY: self})
         self._transport: asyncio.Transport | None = None
         self._now = asyncio.get_running_loop().time
-        self._input = bytearray()  # not yet given to the protocol
+        self._input = bytearray()  # not yet passed to the protocol
         self._feeding = False
         self.input_paused = False  # by the protocol
         self._trusted = False
         self._running = 0
-        self._between = True  # requests: no byte of the next one has come yet
+        self._between_requests = True  # no byte of the next request has arrived yet
         self._closing = False
         self._deadline: float | None = None
         self._on_timeout: Callable[[], None] | None = None  # called at the deadline, instead of closing
@@ -234,8 +233,8 @@ class Connection(asyncio.Protocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._between:  # the next request begins
-            self._between = False
+        if self._between_requests:
+            self._between_requests = False
             self._deadline = self._now() + self._limits.header_timeout
             self._connections.mark_idle(self, False)
         if self._input or len(data) > _SLICE:
@@ -247,7 +246,7 @@ class Connection(asyncio.Protocol):
     def feed(self) -> None:
         """Pass a slice of the input on, unless the protocol has paused; the rest in the next turns of the loop.
 
-        One read brings up to 256 KB, which take a second to parse if they are chunks of one byte.
+        One read returns up to 256 KB, which take a second to parse if they are chunks of one byte.
         """
         if self._transport is None or self._transport.is_closing() or self._feeding or self.input_paused:
             return
@@ -259,9 +258,9 @@ class Connection(asyncio.Protocol):
         del self._input[:_SLICE]
         self._feeding = True
         self._protocol.data_received(piece)
-        asyncio.get_running_loop().call_soon(self._feed_on)
+        asyncio.get_running_loop().call_soon(self._feed_next)
 
-    def _feed_on(self) -> None:
+    def _feed_next(self) -> None:
         self._feeding = False
         self.feed()
 
@@ -278,7 +277,7 @@ class Connection(asyncio.Protocol):
         self._protocol.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closing = True  # its requests may go on for a while
+        self._closing = True  # its requests may still run for a while
         self._transport = None
         self._input.clear()
         self._connections.remove(self)
@@ -289,7 +288,7 @@ class Connection(asyncio.Protocol):
     def start_request(self) -> None:
         """Start a request: its header is complete."""
         self._running += 1
-        self._between = False
+        self._between_requests = False
         self._deadline = None
         self._connections.mark_idle(self, False)
 
@@ -317,7 +316,7 @@ class Connection(asyncio.Protocol):
         if has_large_body and not self._trusted:
             self._close()
             return
-        self._between = True
+        self._between_requests = True
         limits = self._limits
         self._deadline = self._now() + (limits.idle_timeout if self._trusted else limits.header_timeout)
         if self._trusted:
@@ -340,7 +339,7 @@ class Connection(asyncio.Protocol):
             self._on_timeout()
             self.finish_body()
         else:
-            if not self._between and not self._in_buffer():
+            if not self._between_requests and not self._in_buffer():
                 self._transport.write(_TOO_SLOW)
             self._close()
 
@@ -361,7 +360,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         if self._in_buffer():
-            # Otherwise the kernel would go on sending to a client that does not read.
+            # Otherwise the kernel would keep sending to a client that does not read.
             sock = self._transport.get_extra_info("socket")
             with suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
@@ -393,7 +392,7 @@ class _Transport:
 
 
 class RequestTracker:
-    """An ASGI application that tells each request's connection when the request starts and ends."""
+    """An ASGI application that notifies each request's connection when the request starts and ends."""
 
     def __init__(self, app: Callable[..., Any]) -> None:
         self._app = app
@@ -424,13 +423,13 @@ def find_connection(scope: MutableMapping[str, Any]) -> Connection | None:
 
 
 def _has_large_body(scope: MutableMapping[str, Any]) -> bool:
-    """True if a request has a body that may not have arrived with its header."""
+    """Return True if a request has a body that may not have arrived with its header."""
     headers = dict(scope["headers"])
     return b"transfer-encoding" in headers or len(headers.get(b"content-length", b"")) > _SKIPPED_DIGITS
 
 
 def _refuse(accepted: socket.socket) -> None:
-    """Send a client the response that the server is full, and close its connection."""
+    """Tell a client that the server is full, and close its connection."""
     with accepted:
         try:
             accepted.setblocking(False)
