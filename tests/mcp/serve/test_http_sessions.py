@@ -263,7 +263,7 @@ class Claims(RuleBasedStateMachine):
         key = int(number) if number != "a" else number
         exchange = self.session.exchange().__enter__()
         free = not self.taken(key)
-        assert exchange.take(number) == free
+        assert exchange.claim_nowait(number) == free
         self.exchanges.append((exchange, key if free else None))
 
     @precondition(lambda self: any(key is not None and key not in self.work for _, key in self.exchanges))

@@ -1,9 +1,10 @@
-"""Answers calls and lists over HTTP at once, in one piece, where that is possible.
+"""Answers calls and lists over HTTP with a single plain response, if possible.
 
-For every response `mcp` opens a stream that could carry more, which costs more than most tools do. Here a call
-starts straight away (`EarlyCall`). If its result is there within a moment, and its tool has sent nothing to the
-client, the result is sent as it is; lists are kept as bytes (`ToolLists`). Otherwise the request is given to `mcp`
-with the call that has started: only `mcp` knows streams, notifications, requests to the client and resumption.
+For every response `mcp` opens a stream that could carry further messages, which costs more than most tools do. Here
+a call starts straight away (`EarlyCall`). If its result is available within a moment, and its tool has sent nothing
+to the client, the result is sent at once; lists are kept as bytes (`ToolLists`). Otherwise the request is passed to
+`mcp` with the call that has started: only `mcp` handles streams, notifications, requests to the client and
+resumption.
 
 Never rejects a request: anything unusual, and every error, is left to `mcp`.
 """
@@ -42,12 +43,12 @@ from toolwire.tools.toolset import Toolset
 _CALL: Final = "tools/call"
 _LIST: Final = "tools/list"
 _CANCEL: Final = "notifications/cancelled"
-_ANSWER_TIMEOUT: Final = 0.25  # seconds that a call may take to be answered here
+_ANSWER_TIMEOUT: Final = 0.25  # seconds after which a call that still runs is passed to `mcp`
 _TAKEOVER_TIMEOUT: Final = 5.0  # seconds that `mcp` has to take a call over before it is cancelled
 _MAX_BODY: Final = 1 << 20
 _MAX_INTEGER_ID: Final = 1 << 53
 _MAX_PAGES: Final = 64
-_SESSION_VERSIONS: Final = ("2025-06-18", "2025-11-25")  # older ones have other shapes of results
+_SESSION_VERSIONS: Final = ("2025-06-18", "2025-11-25")  # results of older versions have other fields
 _FIELDS: Final = frozenset({"jsonrpc", "id", "method", "params"})
 _LATER_ROUND: Final = frozenset({"requestState", "inputResponses"})
 _CANCELLED: Final = RpcError(CANCELLED, "Request cancelled")
@@ -59,7 +60,7 @@ Headers = Mapping[bytes, bytes]
 
 
 class FastPath:
-    """Answers what can be answered at once."""
+    """Answers those requests that can be answered at once."""
 
     def __init__(self, host: ServerHost) -> None:
         self._host = host
@@ -71,21 +72,22 @@ class FastPath:
     async def answer(
         self, scope: Any, body: bytes, send: Any, exchange: Exchange | None
     ) -> "tuple[bool, EarlyCall | None]":
-        """Answer a request if possible. Returns whether it was, and if not, the call that has started for it.
+        """Answer a request if possible. Returns True if it was answered, or else the call that was started for it.
 
-        In a session (`exchange`), a call that starts here has claimed its id.
+        In a session (`exchange`), a call that is started here has claimed its id.
         """
         headers = dict(scope["headers"])
         session_id = headers.get(HEADER, b"").decode("latin-1")
         if scope["method"] == "DELETE":
-            # From now on, not when `mcp` is done with it.
+            # From now on the session is not used here, even before `mcp` has ended it.
             self._host.clients.by_session_id.pop(session_id, None)
-        if not self._is_usual(scope, body, headers):
+        if not self._is_eligible(scope, body, headers):
             return False, None
         request = self._read(scope, body, headers, self._host.clients.by_session_id.get(session_id))
-        # A request whose id is in use is left to `mcp` too.
-        if request is None or not (request.client is None or exchange is None or exchange.take(request.id)):
+        if request is None:
             return False, None
+        if request.client is not None and exchange is not None and not exchange.claim_nowait(request.id):
+            return False, None  # the id is in use
         response = _Response(send, request.id, headers.get(HEADER) if request.client is not None else None)
         if request.method == _CALL:
             early = await self._call(request, response, exchange)
@@ -107,13 +109,13 @@ class FastPath:
 
     # Which requests are answered here.
 
-    def _is_usual(self, scope: Any, body: bytes, headers: Headers) -> bool:
-        """True if it may be a request for us, with the headers that every client sends, each once."""
+    def _is_eligible(self, scope: Any, body: bytes, headers: Headers) -> bool:
+        """Return True if a request may be answered here: it has the headers that every client sends, each once."""
         return (
             scope["method"] == "POST"
             and self._host.is_open
             and not (self._host.traced and _has_provider())
-            and "user" not in scope  # `mcp` knows whose session it is
+            and "user" not in scope  # `mcp` checks whose session it is
             and isinstance(self._host.server, Toolset)
             and len(headers) == len(scope["headers"])
             and len(body) <= _MAX_BODY
@@ -124,7 +126,7 @@ class FastPath:
     def _read(
         self, scope: Any, body: bytes, headers: Headers, client: ClientConnection | None
     ) -> "_Request | None":
-        """Return the request in a body if it is complete, valid and one that is answered here."""
+        """Return the request in a body if it is complete, valid and can be answered here; else None."""
         version = headers.get(_VERSION, b"").decode("latin-1")
         modern = version in MODERN_PROTOCOL_VERSIONS
         if not modern and (client is None or client.protocol_version != version):
@@ -145,7 +147,7 @@ class FastPath:
         return _Request(message["id"], message["method"], message.get("params") or {}, version, client, scope)
 
     def _headers_match(self, message: dict[str, Any], headers: Headers) -> bool:
-        """True if the headers of a request without a session say the same as its body."""
+        """Return True if the headers of a request without a session agree with its body."""
         texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
         if isinstance(classify_inbound_request(message, headers=texts), InboundLadderRejection):
             return False
@@ -174,7 +176,7 @@ class FastPath:
     async def _call(
         self, request: "_Request", response: "_Response", exchange: Exchange | None
     ) -> "EarlyCall | None":
-        """Run a call. Returns None if it was answered, else the call that goes on."""
+        """Run a call. Returns None if it was answered, else the call, which is still running."""
         client = request.client
         state = None if client is None else state_of(client)
         key = (client, str(request.id))
@@ -191,17 +193,17 @@ class FastPath:
             state,
             request_scope=None if state is None else state.key,
             declared=request.declared,
-            on_used=early.turned.set,
+            on_used=early.over_or_used.set,
             client_key=request.client_key,
         )
-        self._running[key] = early  # until it is over: before `mcp` has it, only we can cancel it
+        self._running[key] = early  # until it is over: only we can cancel it before `mcp` has it
         work = partial(
             self._host.handle, request.method, request.id, request.params, channel, modern=client is None
         )
         early.start(channel, work, forget)
         try:
             with anyio.move_on_after(_ANSWER_TIMEOUT):
-                await early.turned.wait()
+                await early.over_or_used.wait()
         except BaseException:
             early.cancel()
             raise
@@ -216,7 +218,7 @@ class FastPath:
         return None
 
     def _serialize(self, request: "_Request", result: dict[str, Any]) -> bytes | None:
-        """Encode a result as `mcp` would send it; None if it would not, or has more to do with it."""
+        """Encode a result as `mcp` would send it; None if `mcp` would reject it or has to process it."""
         if result.get("resultType", "complete") != "complete":
             return None
         try:
@@ -226,17 +228,18 @@ class FastPath:
 
 
 class EarlyCall:
-    """A call that runs before `mcp` has its request. `turned` is set when it is over or the tool uses its channel.
+    """A call that runs before `mcp` has its request.
 
-    If it is not answered by then, `mcp` gets the request with this object in the ASGI scope. The handler of `mcp`
-    finds it there and waits for it, instead of running the tool a second time.
+    If it cannot be answered directly, `mcp` gets the request with this object in the ASGI scope. The handler of
+    `mcp` finds it there and waits for it, instead of running the tool a second time.
     """
 
     def __init__(self, request_id: int | str) -> None:
         self.request_id = request_id
-        self.turned = anyio.Event()
+        self.over_or_used = anyio.Event()
+        """Set when the call is over, or its tool has sent something to the client."""
         self.result: dict[str, Any] | None = None
-        """The result, if it has one."""
+        """The result, if the call is over and has one."""
         self.cancelled = False
         self._error: BaseException | None = None
         self._over = anyio.Event()
@@ -262,16 +265,16 @@ class EarlyCall:
             self._error = error
         finally:
             self._over.set()
-            self.turned.set()
+            self.over_or_used.set()
 
     def cancel(self) -> None:
-        """Cancel it for the client. Once `mcp` has taken it over, `mcp` does that."""
+        """Cancel the call on behalf of the client. Does nothing once `mcp` has taken it over and can cancel it."""
         if not self._taken.is_set():
             self.cancelled = True
             self._scope.cancel()
 
     async def take_over(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        """Lend it the client, wait for it, and return its result. If this is cancelled, so is the call."""
+        """Connect the call to its client, and return its result. If this is cancelled, so is the call."""
         self._taken.set()
         if self._channel is not None:
             self._channel.bind(ctx)
@@ -290,10 +293,10 @@ class EarlyCall:
 
     @contextmanager
     def put_into_scope(self, scope: dict[str, Any], is_answered: Callable[[], bool]) -> Iterator[None]:
-        """Put it into the scope for the handler of `mcp`.
+        """Put the call into the ASGI scope, for the handler of `mcp`.
 
-        If that has not taken it over by the end of the block, it is cancelled: at once if the client was answered,
-        else after a while.
+        If that has not taken it over by the end of the block, the call is cancelled: at once if the client already
+        has its response, else after a timeout.
         """
         scope[_EARLY_CALL] = self
         try:
@@ -313,10 +316,10 @@ class EarlyCall:
 
 
 class ToolLists:
-    """The tool list of a server as it is sent, encoded once for each page and protocol version.
+    """The encoded tool list of a server, made once for each page and protocol version.
 
-    `mcp` would check and encode all of it again at each request. A page holds bytes (`orjson.Fragment`), so only a
-    carrier that writes with orjson may use it.
+    `mcp` would check and encode all of it again at each request. A page contains bytes (`orjson.Fragment`), so only
+    a transport that encodes with orjson may use it.
     """
 
     def __init__(self, host: ServerHost) -> None:
@@ -340,7 +343,7 @@ class ToolLists:
             if len(self._pages) >= _MAX_PAGES:
                 self._pages.clear()
             kept = self._pages[version, cursor] = (mark, encoded)
-        with self._host.count(_LIST, ""):  # not before: what `mcp` answers is counted there
+        with self._host.count(_LIST, ""):  # only here, because requests that `mcp` answers are counted there
             return kept[1]
 
     def _encode(self, version: str, plain: dict[str, Any]) -> dict[str, Any] | None:
@@ -393,7 +396,7 @@ class _Request:
 
 
 class _Response:
-    """Sends the response of one request. In a session it is a stream of one event, as `mcp` would send it."""
+    """Sends the response to one request. In a session it is a stream of one event, as `mcp` would send it."""
 
     def __init__(self, send: Any, request_id: int | str, session: bytes | None) -> None:
         self._send = send
@@ -417,7 +420,7 @@ class _Response:
 
 
 def _shape(host: ServerHost, method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result as `mcp` would send it; `ValidationError` if it would not."""
+    """Return a result with the fields that `mcp` would send. Raises `ValidationError` if `mcp` would reject it."""
     shaped = serialize_server_result(method, version, result)
     if version in MODERN_PROTOCOL_VERSIONS:
         stamp = {types.SERVER_INFO_META_KEY: host.mcp_server.server_info_stamp}
@@ -426,20 +429,20 @@ def _shape(host: ServerHost, method: str, version: str, result: dict[str, Any]) 
 
 
 def _is_candidate(message: dict[str, Any]) -> bool:
-    """True if it is a JSON-RPC request for a call or a list, in the first round. Does not check its params."""
+    """Return True for a JSON-RPC request for a call or a list, in the first round. Does not check its params."""
     method, params = message.get("method"), message.get("params")
     return (
         message.keys() <= _FIELDS
         and message.get("jsonrpc") == "2.0"
         and _is_id(message.get("id"))
-        and method in (_CALL, _LIST)  # a tuple: the method may be anything, also unhashable
+        and method in (_CALL, _LIST)  # a tuple, since the method may be unhashable
         and isinstance(params, dict | None)
         and (params is None or _LATER_ROUND.isdisjoint(params))
     )
 
 
 def _has_provider() -> bool:
-    """True if the program has set up OpenTelemetry, so that `mcp` makes a span for each request that it answers."""
+    """Return True if the program has set up OpenTelemetry, so that `mcp` creates a span for each request."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 

@@ -1,9 +1,9 @@
-"""Makes a server of ours a low-level server of `mcp`, which speaks every version of the protocol.
+"""Turns one of our servers into a low-level server of `mcp`, which supports every version of the protocol.
 
-Owns the server that is served now, the number of requests that run, and what `mcp` needs to know of it. `mcp` does
-the transports, the handshake of the older versions and the envelopes of 2026-07-28. The server itself answers each
-request, through the same kind of connection that the CLI uses: one connection per request, which is all that the
-newest version knows, and costs little in the older ones. Must not know stdio or HTTP.
+Owns the server that is currently served, the number of running requests, and the server's description for `mcp`.
+`mcp` implements the transports, the handshake of the older versions and the envelopes of 2026-07-28. The server
+itself answers each request, through the same kind of connection that the CLI uses: one connection per request,
+since the newest version has no sessions, and it costs little in the older ones. Must not know stdio or HTTP.
 """
 
 import base64
@@ -66,10 +66,10 @@ START_TIMEOUT: Final = 30.0
 
 _MAX_SUBSCRIPTIONS: Final = 1_000  # per session
 _MAX_MESSAGE: Final = 2_000  # characters of an error message
-_MAX_QUOTE: Final = 500  # characters of the request that an error's data may repeat
+_MAX_QUOTE: Final = 500  # characters of the request that the data of an error may repeat
 _RESERVED_META: Final = "io.modelcontextprotocol/"
 
-# Requests that go to the server as they are. `mcp` checks their params against these models first.
+# Requests that are forwarded to the server unchanged. `mcp` first checks their params against these models.
 _FORWARDED: Final[Mapping[str, type[Any]]] = {
     "tools/list": types.PaginatedRequestParams,
     "tools/call": types.CallToolRequestParams,
@@ -81,7 +81,7 @@ _FORWARDED: Final[Mapping[str, type[Any]]] = {
     "completion/complete": types.CompleteRequestParams,
 }
 
-# The fields that results have from 2026-07-28 on. Lists may change at any time, so no copy of one may be kept.
+# The fields that results have from 2026-07-28 on. Lists may change at any time, so they must not be cached.
 _COMPLETE: Final = {"resultType": "complete"}
 _ENVELOPES: Final = {
     method: {**_COMPLETE, "ttlMs": 0, "cacheScope": "private"} for method in CACHEABLE_METHODS
@@ -96,15 +96,15 @@ class ServerHost:
     def __init__(
         self, server: Server, *, name: str, secret: str | None = None, start_timeout: float = START_TIMEOUT
     ) -> None:
-        """`secret` seals what a stateless client carries between two rounds of a call; processes that serve the
-        same clients share one. `name` is used until the server tells its own."""
+        """`secret` seals the state that a stateless client keeps between two rounds of a call; processes that serve
+        the same clients share one. `name` is used until the server has reported its own."""
         self.server = server
         self.running = 0
         """The number of requests that are being answered."""
         self.request_scope: str | None = None
-        """Identifies the only client there is, over stdio: it must use each request id once, in any version."""
+        """Identifies the only client, over stdio, where each request id must be used once in every version."""
         self.observe: Callable[[str, str], Any] = lambda _method, _name: nullcontext()
-        """Returns a context manager to hold around each request, by method and name; for metrics."""
+        """Returns a context manager to use around each request, given its method and name; for metrics."""
         self.clients = ClientRegistry()
         self._server_info: dict[str, Any] = {}  # the result of `initialize`
         self._primary_connection: Connection | None = None
@@ -123,7 +123,7 @@ class ServerHost:
             lifespan=lambda _server: self.open(),
         )
         self.traced = is_tracing_wanted()
-        """True if requests have spans, which `mcp` makes."""
+        """True if requests have spans, which `mcp` creates."""
         if not self.traced:
             drop_spans(self.mcp_server)
         if ours is not None:
@@ -150,7 +150,7 @@ class ServerHost:
     async def open(self) -> AsyncIterator[None]:
         """Keep the server running inside the block. Raises `ClaudeSDKError` if it does not start.
 
-        Inside another such block it does nothing.
+        A nested block does nothing.
         """
         async with self._replacing:
             opened = self._primary_connection is None
@@ -167,7 +167,7 @@ class ServerHost:
                         await last.aclose()
 
     async def _connect(self, server: Server) -> None:
-        """Open the primary connection, which keeps the server's lifespan and is notified of every change."""
+        """Open the primary connection, which keeps the server's lifespan open and is notified of every change."""
         channel = Broadcaster(self.clients)
         connection = (
             server.connect(channel, notify_all_updates=True)
@@ -195,9 +195,9 @@ class ServerHost:
         self.mcp_server.set_info(server_info)
 
     async def replace(self, server: Server) -> None:
-        """Serve another server from now on. Requests that run finish on the old one; all clients are notified.
+        """Serve another server from now on. Running requests finish on the old one; all clients are notified.
 
-        Raises `ClaudeSDKError` if the new one does not start; the old one then stays.
+        Raises `ClaudeSDKError` if the new server does not start; then the old one is kept.
         """
         async with self._replacing:
             kinds = set(self.capabilities())
@@ -218,18 +218,18 @@ class ServerHost:
         return self._primary_connection is not None
 
     def capabilities(self) -> dict[str, Any]:
-        """Return the capabilities that the server has now."""
+        """Return the current capabilities of the server."""
         if isinstance(self.server, Toolset):
             return self.server.capabilities()
         capabilities: dict[str, Any] = self._server_info.get("capabilities", {})
         if "subscribe" in (capabilities.get("resources") or {}):
-            # Each request has a connection of its own, so there is none that could hold subscriptions.
+            # Each request has its own connection, so none of them could keep subscriptions.
             rest = {key: value for key, value in capabilities["resources"].items() if key != "subscribe"}
             capabilities = {**capabilities, "resources": rest}
         return capabilities
 
     def find_schema(self, tool: str) -> Mapping[str, Any] | None:
-        """Return the schema of a tool's arguments; None if it is not known without asking the server."""
+        """Return the schema of a tool's arguments; None if it is not known without a request to the server."""
         known = self.server.tools.get(tool) if isinstance(self.server, Toolset) else None
         return None if known is None else known.json_schema
 
@@ -240,9 +240,9 @@ class ServerHost:
         self.clients.listen_handler.close()
 
     async def stop(self, seconds: float) -> bool:
-        """Cancel what runs, for good. Each request is answered with an error once its work has stopped.
+        """Cancel all requests, running and future. Each gets an error response once its work has stopped.
 
-        Waits for that, for at most so many seconds. Returns whether all have stopped.
+        Waits at most so many seconds for that. Returns True if all have stopped.
         """
         self._stopped.set()
         for connection in list(self._connections):
@@ -250,7 +250,7 @@ class ServerHost:
         return await self.wait_until_idle(seconds)
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until no request runs, for at most so many seconds. Returns whether none does."""
+        """Wait until no request is running, for at most so many seconds. Returns True if none is."""
         with anyio.move_on_after(seconds):
             await self._idle.wait_until(lambda: not self.running)
         return not self.running
@@ -261,7 +261,7 @@ class ServerHost:
         """Handle a request of `mcp` by sending it to the server."""
         params = dict(ctx.params or {})
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        state = state_of(connection_of(ctx))  # of 2026-07-28 on, that of this request alone
+        state = state_of(connection_of(ctx))  # from 2026-07-28 on, that of this request alone
         channel = RequestChannel(
             ctx,
             params,
@@ -290,7 +290,7 @@ class ServerHost:
         *,
         modern: bool,
     ) -> dict[str, Any]:
-        """Return the result of a request; raises `MCPError` if it is refused."""
+        """Return the result of a request. Raises `MCPError` if it is refused."""
         message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
         with self.count(method, str(params.get("name") or params.get("uri") or "")) as observed:
             if self._stopped.is_set():
@@ -328,7 +328,7 @@ class ServerHost:
                     message = _strip_envelope(message)
                 response = await connection.answer(message)
         except (Exception, Interrupted):
-            # Whatever the tool raised after it: a request to a stateless client ends the call.
+            # A request to a stateless client ends the call, whatever the tool raised after it.
             if channel.input_required is None:
                 raise
         finally:
@@ -351,7 +351,7 @@ class ServerHost:
             raise MCPError(code=error.code, message=error.message, data=error.data) from None
         subscriptions = state_of(connection_of(ctx)).subscriptions
         if len(subscriptions) >= _MAX_SUBSCRIPTIONS:
-            text = f"a session can have {_MAX_SUBSCRIPTIONS} subscriptions"
+            text = f"a session can have at most {_MAX_SUBSCRIPTIONS} subscriptions"
             raise MCPError(code=types.INVALID_PARAMS, message=text)
         subscriptions.add(uri)
         return {}
@@ -368,14 +368,14 @@ class ServerHost:
         return await self.clients.listen_handler(ctx, params)
 
     def _require_toolset(self, method: str) -> Toolset:
-        """Return the server if it can send updates of resources; `MCPError` if it cannot."""
+        """Return the server if it can send updates of resources. Raises `MCPError` if it cannot."""
         if isinstance(self.server, Toolset):
             return self.server
         raise MCPError(code=METHOD_NOT_FOUND, message=f"Method not found: {method}")
 
 
 class LowLevelServer(McpServer[None]):
-    """An `mcp` server that gives its name and capabilities as they are when it is asked for them."""
+    """An `mcp` server that reports its current name and capabilities, which may change while it runs."""
 
     def __init__(self, name: str, capabilities: Callable[[], Mapping[str, Any]], **settings: Any) -> None:
         super().__init__(name, **settings)
@@ -388,11 +388,11 @@ class LowLevelServer(McpServer[None]):
         initialization_options: Any = None,
         raise_exceptions: bool = False,
     ) -> None:
-        del initialization_options  # made before the server was up, they cannot have its capabilities
+        del initialization_options  # made before the server has started, they lack its capabilities
         await super().run(read_stream, write_stream, None, raise_exceptions)  # type: ignore[arg-type]
 
     def set_info(self, server_info: Mapping[str, Any]) -> None:
-        """Take over name, version and instructions from a server's result of `initialize`."""
+        """Set name, version and instructions to those in a server's result of `initialize`."""
         self.instructions = server_info.get("instructions")
         try:
             info = types.Implementation.model_validate(server_info.get("serverInfo"))
@@ -403,10 +403,10 @@ class LowLevelServer(McpServer[None]):
         forget_server_info(self)
 
     def accepts(self, method: str, version: str, params: Mapping[str, Any] | None) -> bool:
-        """True if `mcp` would pass these params to the handler of a request.
+        """Return True if `mcp` would pass these params to the handler of a request.
 
-        Checks them against the models that `mcp` itself checks: that of the protocol version, and that which the
-        handler is registered with.
+        Validates them with the models that `mcp` itself uses: that of the protocol version, and that with which the
+        handler is registered.
         """
         handler = self.get_request_handler(method)
         if handler is None:
@@ -429,7 +429,7 @@ class LowLevelServer(McpServer[None]):
         del notification_options, experimental_capabilities, extensions
         capabilities = dict(self._capabilities())
         if protocol_version in MODERN_PROTOCOL_VERSIONS:
-            capabilities.pop("logging", None)  # there each request carries a level
+            capabilities.pop("logging", None)  # in these versions each request has its own level
         return types.ServerCapabilities.model_validate(capabilities)
 
 
@@ -480,7 +480,7 @@ def _result_of(response: Mapping[str, Any], method: str, modern: bool) -> dict[s
         return result
     data = error.get("data")
     if method == "tools/call" and isinstance(data, dict) and "violations" in data:
-        # A model can correct its arguments only if it sees what was wrong: MCP wants them as a result.
+        # A model can correct its arguments only if it sees what was wrong, so MCP requires a result.
         return error_result(error["message"])
     code = error["code"]
     if modern and code == RESOURCE_NOT_FOUND:
@@ -493,11 +493,11 @@ def _stopping() -> MCPError:
     return MCPError(code=types.CONNECTION_CLOSED, message=text)
 
 
-# Errors must not send a request's own data back, whichever library words them.
+# Errors must not send a request's own data back, whichever library has written them.
 
 
 async def shorten_errors(ctx: Any, call_next: Any) -> Any:
-    """Middleware of `mcp`: cut long error messages, and what the data of an error quotes of the request."""
+    """Middleware of `mcp`: cut long error messages, and long quotes of the request in the data of an error."""
     try:
         return await call_next(ctx)
     except MCPError as error:
@@ -514,7 +514,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _cut_quotes(data: Any, long: list[str]) -> Any:
-    """Return error data in which texts that contain one of `long` are cut."""
+    """Return error data in which strings that contain one of `long` are cut."""
     if isinstance(data, str):
         return _cut(data, _MAX_QUOTE) if any(each in data for each in long) else data
     if isinstance(data, dict):

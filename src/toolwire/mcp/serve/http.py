@@ -1,8 +1,8 @@
-"""Serves an `mcp` server over streamable HTTP: an ASGI application, and a way to run it here.
+"""Serves an `mcp` server over streamable HTTP: an ASGI application, and a function that runs it with uvicorn.
 
-Owns the paths, the guard in front of them, the limits of a request's body, and the end: open streams are closed,
-new requests are refused, running calls may finish within `drain` seconds, the rest is cancelled and answered with
-an error. The protocol itself is `mcp`'s session manager's, the TCP connections are `connections`'.
+Owns the paths, the guard in front of them, the limits of a request's body, and the shutdown: open streams are
+closed, new requests are refused, running calls may finish within `drain` seconds, the rest is cancelled and gets an
+error. The session manager of `mcp` implements the protocol, and `connections` manages the TCP connections.
 """
 
 import asyncio
@@ -53,9 +53,9 @@ _LOOPBACK_PAGES: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 _RETRY: Final = 1_000  # milliseconds after which a client whose stream was closed resumes it
 _LARGE: Final = 64 << 10  # bytes; the JSON of a larger body is checked in a thread
 _MAX_HEADER: Final = 32 << 10  # bytes of a request's header
-_FLUSH_TIMEOUT: Final = 2.0  # seconds for finished responses to be sent at the end
+_FLUSH_TIMEOUT: Final = 2.0  # seconds to send finished responses at shutdown
 STOP_TIMEOUT: Final = 4.0
-"""Seconds in which calls that are cancelled at the end have to stop."""
+"""Seconds that calls have to stop after they are cancelled at shutdown."""
 _VERSION: Final = b"mcp-protocol-version"
 _SHUTTING_DOWN: Final = RpcError(
     types.CONNECTION_CLOSED, "the server is shutting down and takes no new requests"
@@ -64,7 +64,7 @@ _SHUT_DOWN: Final = RpcError(types.CONNECTION_CLOSED, "the server has shut down"
 _FULL: Final = RpcError(INTERNAL_ERROR, "too many sessions are open, and all are in use: try again later")
 _NO_SESSION: Final = RpcError(INVALID_REQUEST, "Session not found")
 _CLIENT_LEFT: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError)
-_MAX_DIGITS: Final = 18  # of a declared length
+_MAX_DIGITS: Final = 18  # of a Content-Length
 
 
 class HttpApp:
@@ -83,7 +83,7 @@ class HttpApp:
         limits: HttpLimits | None = None,
     ) -> None:
         """Without `sessions` nothing is kept between two requests, so that any process can answer any of them.
-        `fast_path` gets each request before `mcp`. Of the `limits`, those of bodies and sessions apply here."""
+        `fast_path` gets each request before `mcp`. Only the `limits` of bodies and sessions apply here."""
         self.limits = limits or HttpLimits()
         self._json = self.limits.json
         self._readers = Workers(1)
@@ -181,8 +181,8 @@ class HttpApp:
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         reply = _Response(send)
-        # A stream of notifications never ends by itself, and a slow client may not either: both must be
-        # cancellable.
+        # A stream of notifications never ends by itself, and a request of a slow client may not either, so both
+        # must be cancellable.
         kind = self._streams if _is_stream(scope) else self._requests
         connection = find_connection(scope)
         late = False
@@ -224,7 +224,7 @@ class HttpApp:
                 return body
             refused = _invalid(f"{reason}, which is the limit of this server", find_id(body))
         elif left:
-            refused = _invalid("the body is incomplete")  # for nobody: the client has left
+            refused = _invalid("the body is incomplete")  # not received: the client has disconnected
         else:
             # The connection stays open: the rest of the body is skipped, so that the client can read the response.
             refused = _invalid(f"the body is larger than {limit} bytes (--max-body)", status=413)
@@ -232,7 +232,7 @@ class HttpApp:
         return None
 
     async def _check_json(self, body: bytes) -> str | None:
-        """Say which limit the JSON of a body exceeds; None if it exceeds none."""
+        """Return a description of the limit that the JSON of a body exceeds; None if it exceeds none."""
         if len(body) <= _LARGE:
             return describe_excess(body, self._json)
         return await self._readers.run(partial(describe_excess, body, self._json))
@@ -259,7 +259,7 @@ class HttpApp:
     async def _answer(
         self, scope: Any, body: bytes, receive: Any, reply: "_Response", exchange: Exchange | None
     ) -> None:
-        """Answer a request, here or by `mcp`. `exchange` is None outside of a session."""
+        """Answer a request, on the fast path or through `mcp`. `exchange` is None outside of a session."""
         early = None
         if self._fast_path is not None and not self._closing:
             answered, early = await self._fast_path.answer(scope, body, reply.send, exchange)
@@ -298,7 +298,7 @@ class HttpApp:
             stream.cancel()
 
     async def cancel_all(self) -> None:
-        """End all requests, after finished responses have had the time to be sent."""
+        """Cancel all requests, after a short time for finished responses to be sent."""
         with anyio.move_on_after(_FLUSH_TIMEOUT):
             await self._idle.wait_until(lambda: not self._requests)
         for each in [*self._requests, *self._streams]:
@@ -323,7 +323,7 @@ class _Endpoint:
 
 
 class _Response:
-    """Sends the response of one request, and knows how much of it was sent."""
+    """Sends the response to one request, and tracks how much of it was sent."""
 
     def __init__(self, send: Any) -> None:
         self.request_id: int | str | None = None
@@ -351,7 +351,7 @@ class _Response:
         await self._send(message)
 
     async def abort(self, scope: Any, receive: Any, instead: Response) -> None:
-        """Complete a response that was cancelled; `instead` is sent if nothing of it was."""
+        """Complete a response that was cancelled. If nothing of it was sent yet, `instead` is sent."""
         with anyio.move_on_after(_FLUSH_TIMEOUT):
             if not self._started:
                 await instead(scope, receive, self._send)
@@ -365,18 +365,18 @@ class _Response:
 
 
 def _is_stream(scope: Any) -> bool:
-    """True for a GET that opens a stream of notifications, rather than one that resumes a response."""
+    """Return True for a GET that opens a stream of notifications, rather than one that resumes a response."""
     return scope["method"] == "GET" and all(name != b"last-event-id" for name, _ in scope["headers"])
 
 
 def _may_open_session(scope: Any) -> bool:
-    """True if a request without a session may open one. Those of 2026-07-28 never do."""
+    """Return True if a request without a session may open one. Those of 2026-07-28 never do."""
     version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _VERSION), None)
     return scope["method"] == "POST" and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 
 def _is_request(body: bytes) -> bool:
-    """True for a JSON-RPC request, or an invalid message; False for a response or notification."""
+    """Return True for a JSON-RPC request, or an invalid message; False for a response or notification."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
@@ -385,7 +385,7 @@ def _is_request(body: bytes) -> bool:
 
 
 async def _receive_body(receive: Any, limit: int) -> tuple[bool, bytes | None]:
-    """Return whether the client has left, and the body; None if it has, or if there are more than `limit` bytes."""
+    """Return whether the client has disconnected, and the body; None if it has, or sent more than `limit` bytes."""
     parts: list[bytes] = []
     size = 0
     while size <= limit:
@@ -401,7 +401,7 @@ async def _receive_body(receive: Any, limit: int) -> tuple[bool, bytes | None]:
 
 
 def _replay(body: bytes, receive: Any) -> Any:
-    """Return a `receive` that gives a body that was read already, and then continues."""
+    """Return a `receive` that first returns a body that was already read, and then continues."""
     first = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Any:
@@ -413,7 +413,7 @@ def _replay(body: bytes, receive: Any) -> Any:
 def _read_id(body: bytes) -> int | str | None:
     """Return the id of the JSON-RPC request in a body; None for anything else, such as a notification.
 
-    `RpcError` for a request with an invalid id: `mcp` would take it for a notification, and never answer.
+    Raises `RpcError` for a request with an invalid id: `mcp` would take it for a notification and never respond.
     """
     try:
         message = from_json(body)
@@ -476,7 +476,7 @@ def _is_json(result: Any) -> bool:
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket; `UsageError` if the address cannot be used."""
+    """Return a listening socket. Raises `UsageError` if the address cannot be used."""
     host = host.removeprefix("[").removesuffix("]")
     if not host:
         raise UsageError(
@@ -485,14 +485,14 @@ def bound_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=2048)
-        # asyncio sets TCP_NODELAY only on a socket that says that it is TCP: each response would wait 40 ms.
+        # asyncio sets TCP_NODELAY only if the socket's protocol is TCP. Without it each response would wait 40 ms.
         return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listening.detach())
     except OSError as error:
         taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
         reason = str(error.strerror or error).partition(" (while ")[0]  # the rest repeats the address
         hint = "; choose another with --port, or 0 for any free one" if taken else ""
         raise UsageError(f"cannot listen on {host}:{port}: {reason}{hint}") from None
-    except UnicodeError:  # of an invalid host name
+    except UnicodeError:  # an invalid host name
         raise UsageError(f"cannot listen on {host}:{port}: no such name") from None
     except OverflowError:
         raise UsageError(f"port {port} is out of range: 0 to 65535") from None
@@ -508,11 +508,12 @@ async def serve_app(
     closing: Iterable[Callable[[], None]] = (),
     announce: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM, then let what runs finish within `drain` seconds.
+    """Serve until SIGINT or SIGTERM, then let running requests finish within `drain` seconds.
 
-    `wait_until_idle(seconds)` waits for that. `stop(seconds)` cancels what still runs, and waits until it has
-    stopped: only then are clients told, so that nothing runs on that they believe to be over. `closing` are called
-    first. `announce` says that the server is there: from then on a signal finds its handler.
+    `wait_until_idle(seconds)` waits for that. `stop(seconds)` cancels the requests that still run, and waits until
+    they have stopped: only then do clients get an error, so that nothing continues that they believe to be over.
+    The functions in `closing` are called first. `announce` is called when the signal handlers are installed and the
+    socket is listening.
     """
     config = uvicorn.Config(
         RequestTracker(app.asgi),
@@ -556,9 +557,8 @@ async def serve_app(
 
     with (
         _filter_logs(RepeatLimit(), "uvicorn.error", "asyncio"),  # clients must not fill the disk
-        anyio.open_signal_receiver(
-            signal.SIGINT, signal.SIGTERM
-        ) as received,  # up to the end: more are ignored
+        # Until the end, so that further signals are ignored.
+        anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received,
     ):
         if announce is not None:
             await announce()
@@ -583,19 +583,19 @@ def _filter_logs(each: logging.Filter, *names: str) -> Iterator[None]:
 
 
 class _ClientLeftFilter(logging.Filter):
-    """Replaces a traceback that only says that a client has left, or has ended its session, by a debug line."""
+    """Replaces a traceback that only says that a client has disconnected, or ended its session, by a debug line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         others = error.split(_CLIENT_LEFT)[1] if isinstance(error, BaseExceptionGroup) else error
         if error is None or not (others is None or isinstance(others, _CLIENT_LEFT)):
             return True
-        logger.debug("%s: the client has left", record.getMessage())
+        logger.debug("%s: the client has disconnected", record.getMessage())
         return False
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn without its own signal handling (ours drains first) and its own accepting."""
+    """Uvicorn without its own signal handling (ours drains first), and without accepting connections itself."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

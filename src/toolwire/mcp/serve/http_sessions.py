@@ -1,20 +1,20 @@
-"""HTTP sessions: their number, their idle time, the request ids in use in each, and what a client can resume.
+"""HTTP sessions: their number, their idle time, the request ids in use in each, and the events a client can resume.
 
 `mcp` owns the sessions themselves, and ends them on request. This module knows when each was last used, and which
 requests run in it. `mcp` cannot distinguish two requests with the same id: it would send the response to the first
 as that to the second. So an id is claimed for as long as its request is in flight. This module must not know what a
 request is about.
 
-It also keeps what was sent on the streams of the sessions, for clients that resume them. A client whose stream
-broke, or was closed by the server on purpose, names the last event that it has seen and gets the rest. `mcp` gives
-all sessions one store and identifies a stream by its request's id, which another session may use too, so each
-session has a log of its own here, found by a context variable. Bounded, in number and in bytes: the oldest events
-are dropped first. A client that comes too late for some gets those that are left, and an error in place of a
-response that was dropped.
+It also keeps the events that were sent on the streams of the sessions, for clients that resume them. A client whose
+stream broke, or was closed by the server on purpose, names the last event that it has received and gets the rest.
+`mcp` uses one store for all sessions and identifies a stream by its request's id, which another session may use
+too. So each session has its own log here, found by a context variable. A log is bounded, in number and in bytes:
+the oldest events are dropped first. A client that resumes too late gets the events that are left, and an error in
+place of a response that was dropped.
 
 A client that resumes the stream of a request also gets the following events from here, up to the response. `mcp`
-would send them itself after the replay, but it loses a response that comes between the two, and it ends at once as
-long as it has not noticed that the first connection was lost.
+would send them itself after the replay, but it loses a response that is sent between the two, and it ends the
+resumed stream at once if it has not yet noticed that the first connection was lost.
 """
 
 import json
@@ -49,16 +49,16 @@ logger = logger_for("serving")
 
 HEADER: Final = b"mcp-session-id"
 MAX_ID: Final = 1_000
-"""Characters of a request id, at most. It is kept for as long as a client may resume the response."""
-_SEND_TIMEOUT: Final = 5.0  # seconds that a response may take to be sent before its id counts as in use
-_CHECKS: Final = 10  # number of times that idle sessions are looked for within the timeout
+"""The most characters of a request id, which is kept for as long as a client may resume the response."""
+_SEND_TIMEOUT: Final = 5.0  # seconds to wait for a response that is being sent before its id counts as in use
+_CHECKS: Final = 10  # number of checks for idle sessions within the timeout
 
 
 class HttpSessions:
-    """All open sessions, the one that was used longest ago first."""
+    """All open sessions, least recently used first."""
 
     def __init__(self, limit: int, timeout: float, end: Callable[["HttpSession"], None]) -> None:
-        """`end` starts to end a session, and `mcp` closes it then. Sessions in use are never ended."""
+        """`end` is called to end a session, which `mcp` then closes. Sessions in use are never ended."""
         self._limit = limit
         self._timeout = timeout
         self._end = end
@@ -73,7 +73,7 @@ class HttpSessions:
         return self._open.get(session_id)
 
     def is_ending(self, session_id: str) -> bool:
-        """True if a session is being ended, to make room or because it was idle for too long."""
+        """Return True if a session is being ended, to make room or because it was idle for too long."""
         return session_id in self._ending
 
     @property
@@ -105,7 +105,7 @@ class HttpSessions:
             self.end_idle_at(time.monotonic())
 
     def end_idle_at(self, now: float) -> None:
-        """End the sessions that have not been used for too long at the time `now`."""
+        """End the sessions that, at the time `now`, have not been used for too long."""
         for session in list(self._idle()):
             if now - session.used < self._timeout:
                 break
@@ -116,7 +116,7 @@ class HttpSessions:
             oldest = next(self._idle(), new)
             if oldest is new:  # all others are in use
                 return
-            logger.info("ending the session that was idle longest: there are more than %d", self._limit)
+            logger.info("ending the session that was idle longest: more than %d are open", self._limit)
             self._close(oldest)
 
     def _idle(self) -> Iterator["HttpSession"]:
@@ -145,13 +145,13 @@ class _Request:
 
 
 class HttpSession:
-    """One session. `user` is the user who opened it, if an application around ours authenticates users."""
+    """One session. `user` is the user who opened it, if an application around ours has authenticated one."""
 
     def __init__(self, session_id: str, user: Any, touch: Callable[[str], None]) -> None:
         self.id = session_id
         self.user = user
         self.used = time.monotonic()
-        """The time at which it was last in use."""
+        """The time at which the session was last in use."""
         self._touch = touch
         self._exchanges = 0
         self._requests: dict[int | str, _Request] = {}
@@ -162,7 +162,7 @@ class HttpSession:
         return bool(self._exchanges or self._requests)
 
     def exchange(self) -> "Exchange":
-        """Return a context manager to hold around one HTTP request of the session."""
+        """Return a context manager to use around one HTTP request of the session."""
         return Exchange(self)
 
     def start_exchange(self) -> None:
@@ -177,7 +177,7 @@ class HttpSession:
             self._drop(key, request)
         self._mark_used()
 
-    def take(self, key: int | str) -> _Request | None:
+    def claim_nowait(self, key: int | str) -> _Request | None:
         """Claim an id for an HTTP request. None if another request with that id is in flight."""
         if key in self._requests:
             return None
@@ -186,18 +186,21 @@ class HttpSession:
         return request
 
     async def claim(self, key: int | str) -> _Request | None:
-        """Claim an id like `take`, but first wait for an earlier request whose response is being sent."""
+        """Claim an id like `claim_nowait`, but first wait for an earlier request whose response is being sent."""
         with anyio.move_on_after(_SEND_TIMEOUT):
             while (request := self._requests.get(key)) is not None:
                 if not request.answered:
                     return None
                 request.ended = request.ended or anyio.Event()
                 await request.ended.wait()
-        return self.take(key)
+        return self.claim_nowait(key)
 
     @contextmanager
     def track(self, request_id: int | str) -> Iterator[None]:
-        """Run a request's handler inside the block. It is in flight then, even if its HTTP request has ended."""
+        """Count a request as in flight inside the block, in which its handler runs.
+
+        It is in flight even if its HTTP request has ended.
+        """
         key = coerce_request_id(request_id)
         request = self._requests.get(key)
         if request is None:
@@ -239,14 +242,17 @@ class Exchange:
     def __exit__(self, *_: object) -> None:
         self._session.finish_exchange(self._key, self._request)
 
-    def take(self, request_id: int | str) -> bool:
+    def claim_nowait(self, request_id: int | str) -> bool:
         """Claim a request id until the request has ended. False if another request with it is in flight."""
         self._key = coerce_request_id(request_id)
-        self._request = self._session.take(self._key)
+        self._request = self._session.claim_nowait(self._key)
         return self._request is not None
 
     async def claim(self, request_id: int | str) -> bool:
-        """Claim a request id unless that was done, and wait for an earlier request whose response is being sent."""
+        """Claim a request id unless that was already done.
+
+        First waits for an earlier request with the same id whose response is being sent.
+        """
         if self._request is None:
             self._key = coerce_request_id(request_id)
             self._request = await self._session.claim(self._key)
@@ -275,7 +281,7 @@ class _Stream:
     kept: int = 0
     response: tuple[int, RequestId | None] | None = None
     closed: int = 0
-    """The number of times that resumed streams were closed."""
+    """How often the streams of clients that have resumed it were closed."""
     changed: anyio.Event | None = None
 
     async def wait_for_change(self) -> None:
@@ -284,13 +290,13 @@ class _Stream:
         await self.changed.wait()
 
     def notify_change(self) -> None:
-        """Wake those who wait for a change."""
+        """Wake the tasks that wait for a change."""
         if self.changed is not None:
             self.changed.set()
             self.changed = None
 
     def close(self) -> None:
-        """Close the streams of clients that have resumed it. They may resume it again."""
+        """Close the streams of clients that have resumed this one. They may resume it again."""
         self.closed += 1
         self.notify_change()
 
@@ -309,7 +315,7 @@ class SessionLog:
         self._numbers: dict[StreamId, int] = {}
 
     def append(self, stream_id: StreamId, message: JSONRPCMessage | None, size: int) -> EventId:
-        """Add an event and return its id. One that is too large by itself is not kept."""
+        """Add an event and return its id. The message of one that is too large by itself is not kept."""
         self.count += 1
         number = self._numbers.setdefault(stream_id, self.count)
         stream = self.streams.setdefault(number, _Stream(stream_id))
@@ -339,7 +345,7 @@ class SessionLog:
             stream.close()
 
     def close_stream(self, stream_id: StreamId) -> None:
-        """Close the streams of clients that have resumed that of a request."""
+        """Close the streams of clients that have resumed this stream."""
         number = self._numbers.get(stream_id)
         if number is not None:
             self.streams[number].close()
@@ -350,11 +356,11 @@ class SessionLog:
             stream.close()
 
     def format_id(self, stream: int, count: int) -> EventId:
-        """Make the id of an event. It names the stream, so that this is known when the event was dropped."""
+        """Make the id of an event. It includes the stream, so that this is known even if the event was dropped."""
         return f"{self.mark}-{stream}-{count}"
 
     def parse_id(self, event_id: EventId) -> tuple[int, int] | None:
-        """Return the stream and the number of an event; None if it is not of this session."""
+        """Return the stream and the number of an event; None if it does not belong to this session."""
         mark, *numbers = event_id.split("-")
         if mark != self.mark or len(numbers) != 2 or not all(each.isdecimal() for each in numbers):  # noqa: PLR2004
             return None
@@ -364,7 +370,7 @@ class SessionLog:
         return (stream, count) if stream in self.streams and count <= self.count else None
 
     def after(self, stream: int, count: int) -> list[tuple[int, EventMessage]]:
-        """Return the events after that number on its stream, as far as they are kept, each with its number."""
+        """Return the events after number `count` on a stream, as far as they are kept, each with its number."""
         kept = [
             (int(event_id.rpartition("-")[2]), EventMessage(message, event_id))
             for event_id, (number, _, message) in self.events.items()
@@ -373,7 +379,7 @@ class SessionLog:
         response = self.streams[stream].response
         if response is not None and all(number != response[0] for number, _ in kept):
             dropped = ErrorData(
-                code=INTERNAL_ERROR, message="the response was sent, and is not kept any more"
+                code=INTERNAL_ERROR, message="the response was sent before, and is no longer available"
             )
             error = JSONRPCError(jsonrpc="2.0", id=response[1], error=dropped)
             kept.append((response[0], EventMessage(error, self.format_id(stream, response[0]))))
@@ -384,12 +390,12 @@ _current: ContextVar[SessionLog | None] = ContextVar("toolwire_session", default
 
 
 class SessionLogs(EventStore):
-    """The event store that `mcp` asks for. Each session sees only its own events."""
+    """The event store that `mcp` needs. Each session gets only its own events."""
 
     def __init__(self) -> None:
-        # The tasks of a session hold its log, in their context, and it is freed with them.
+        # The tasks of a session keep its log alive, in their context, and it is freed with them.
         self._logs: WeakValueDictionary[str, SessionLog] = WeakValueDictionary()
-        self._size = 0  # at most: events of sessions that have ended are still counted
+        self._size = 0  # an upper bound: events of sessions that have ended are still counted
 
     async def run(self, app: Callable[..., Any], scope: Any, receive: Any, send: Any) -> None:
         """Run an ASGI application for one request, with the log of its session as the current one."""
@@ -412,7 +418,7 @@ class SessionLogs(EventStore):
             _current.reset(token)
 
     async def middleware(self, ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
-        """Middleware of `mcp`: close resumed streams with the session, and when the tool closes its stream."""
+        """Middleware of `mcp`: close resumed streams when the session ends, and when the tool closes its stream."""
         log, close = _current.get(), ctx.close_sse_stream
         if log is None:
             return await call_next(ctx)
@@ -429,7 +435,7 @@ class SessionLogs(EventStore):
         return await call_next(replace(ctx, close_sse_stream=close_all))
 
     async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
-        """Keep an event and return its id."""
+        """Store an event and return its id."""
         size = 0 if message is None else _measure(message)
         event_id = (_current.get() or SessionLog()).append(stream_id, message, size)
         self._size += size
@@ -450,7 +456,7 @@ class SessionLogs(EventStore):
     async def replay_events_after(
         self, last_event_id: EventId, send_callback: EventCallback
     ) -> StreamId | None:
-        """Send the events after that one on the same stream, and the following ones up to the response.
+        """Send the stored events after that one on the same stream, and all following ones up to the response.
 
         A stream of notifications has no response: then its id is returned, and `mcp` sends the following ones.
         """
@@ -470,7 +476,7 @@ class SessionLogs(EventStore):
                 if isinstance(event.message, JSONRPCResponse | JSONRPCError):
                     return None
             if missed:
-                continue  # more may have come meanwhile
+                continue  # more may have been stored meanwhile
             if stream.id == GET_STREAM_KEY:
                 return stream.id
             await stream.wait_for_change()
@@ -483,7 +489,7 @@ def _measure(message: JSONRPCMessage) -> int:
         return len(message.model_dump_json())
     except (ValueError, RecursionError):
         if isinstance(message, JSONRPCNotification | JSONRPCRequest):
-            with suppress(ValueError, RecursionError):  # of a value that contains itself
+            with suppress(ValueError, RecursionError):  # a value that contains itself
                 text = json.dumps(message.params, ensure_ascii=False, default=str, skipkeys=True)
                 message.params = json.loads(text.encode(errors="replace"))
         return 0

@@ -1,11 +1,11 @@
-"""Limits of what one client may use of a server: sizes, times, connections, and the JSON of a message.
+"""Limits of the resources that one client may use: sizes, times, connections, and the JSON of a message.
 
 Connections are limited in `connections`, bodies in `http`. JSON is checked here, before it is decoded: a decoder
-makes an object of every value, so that 60 MB of `[[],[],...]` became 8.8 GB; to write an integer takes time with
-the square of its digits; and integers over 64 bits can be chosen so that a set of them takes minutes to build. The
-check counts characters. Most messages pass by a count of their brackets and a search for long rows of digits; only
-the others have their strings removed first. Each step is one short call into C, so that other threads get their
-turn in between.
+makes an object of every value, so that 60 MB of `[[],[],...]` became 8.8 GB; the time to write an integer grows
+with the square of its digits; and integers over 64 bits can be chosen so that a set of them takes minutes to build.
+The check counts characters. For most messages it is enough to count the brackets and to search for long runs of
+digits; only for the others strings are removed first. Each step is one short call into C, so that other threads can
+run in between.
 """
 
 import math
@@ -31,11 +31,11 @@ _CHUNK: Final = 1 << 15  # bytes checked at a time
 _ID: Final = rb'"id"\s*:\s*(\d{1,15}|"[^"\\\x00-\x1f\x80-\xff]{1,100}")(?=\s*[,}])'
 _ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST: Final = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
-_EDGE: Final = 300  # bytes at either end of a message in which its id is searched
+_EDGE: Final = 300  # bytes at either end of a message in which its id is searched for
 
-_MOST_CONNECTIONS: Final = 10_000  # unless the user says otherwise: each one costs memory too
-_RESERVE: Final = 64  # descriptors for everything that is no connection: files, pipes, what tools open
-_ENOUGH_DESCRIPTORS: Final = 65_536  # programs that tools start may walk through all that they could have
+_MOST_CONNECTIONS: Final = 10_000  # by default, because each one also costs memory
+_RESERVE: Final = 64  # descriptors for everything else: files, pipes, and what tools open
+_ENOUGH_DESCRIPTORS: Final = 65_536  # with more, programs that loop over all possible descriptors get slow
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class HttpLimits:
     max_body: int = 4 << 20
     """Bytes in the body of a request. More is refused with 413."""
     max_depth: int = 100
-    """Levels of objects and lists inside one another in a request."""
+    """Levels of nested objects and lists in a request."""
     max_values: int = 100_000
-    """Values in a request, those inside of lists and objects counted one by one."""
+    """Values in a request, including those inside lists and objects."""
     max_connections: int | None = None
     """Open connections. None: three quarters of the descriptors that the process may have, at most 10,000."""
     max_per_address: int | None = None
@@ -71,12 +71,12 @@ class HttpLimits:
     idle_timeout: float = 75.0
     """How long a connection that has sent an authorised request is kept open for the next one."""
     write_timeout: float = 30.0
-    """How long a client may take to read the next 64 KiB of its answer."""
+    """How long a client may take to read the next 64 KiB of a response."""
     max_sessions: int = 1_000
-    """Sessions of clients up to MCP 2025-11-25. When there are more, the one that was idle longest is ended: its
-    client gets a 404 if it comes back, as MCP has it, and opens another."""
+    """Sessions of clients up to MCP 2025-11-25. When there are more, the one that was idle longest is ended: the
+    next request of its client gets a 404, as MCP specifies, and the client opens another."""
     session_timeout: float = 1_800.0
-    """How long a session that nobody uses is kept."""
+    """How long an unused session is kept."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for a value that is not a limit."""
@@ -99,8 +99,8 @@ def connection_limit(limits: HttpLimits) -> int:
         return min(room, _MOST_CONNECTIONS)
     if allowed is not None and limits.max_connections > room:
         logger.warning(
-            "max_connections is %d, but this process may have only %d descriptors (ulimit -n): "
-            "%d connections are allowed",
+            "max_connections is %d, but this process can have only %d file descriptors (ulimit -n): "
+            "at most %d connections are accepted",
             limits.max_connections,
             allowed,
             room,
@@ -118,7 +118,7 @@ def raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):  # a sandbox may forbid it: then the soft limit has to do
+        with suppress(OSError, ValueError):  # a sandbox may forbid it: then the soft limit stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
@@ -133,13 +133,13 @@ def _descriptors() -> int | None:
 
 
 def describe_excess(body: bytes, limits: JsonLimits) -> str | None:
-    """Say which limit a JSON text exceeds; None if it exceeds none, or is not JSON."""
+    """Return a description of the limit that a JSON text exceeds; None if it exceeds none, or is not JSON."""
     if is_clearly_within(body, limits):
         return None
-    # In a valid text backslashes occur inside strings only, and those in pairs stand for themselves.
+    # In valid JSON, backslashes occur only in strings, and a pair of them is an escaped backslash.
     text = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     values = level = in_string = long = 0
-    end = b":"  # of what came before
+    end = b":"  # the end of the previous chunk
     for start in range(0, len(text), _CHUNK):
         pieces = text[start : start + _CHUNK].split(b'"')
         structure = b"".join(pieces[in_string::2])
@@ -163,7 +163,7 @@ def describe_excess(body: bytes, limits: JsonLimits) -> str | None:
 
 
 def is_clearly_within(body: bytes, limits: JsonLimits) -> bool:
-    """True if few brackets, commas and digits, counted with those in strings, show it to be within the limits."""
+    """Return True if a text has so few brackets, commas and digits that it must be within the limits."""
     opened = body.count(b"[") + body.count(b"{")
     if opened > limits.max_depth or opened + body.count(b",") >= limits.max_values:
         return False
@@ -174,12 +174,12 @@ def is_clearly_within(body: bytes, limits: JsonLimits) -> bool:
 
 
 def _count_values(structure: bytes) -> int:
-    """Count the values: one more in each list and object than it has commas, so this may be a few too many."""
+    """Count the values: one more in each list and object than it has commas. The count may be a little too high."""
     return structure.count(b",") + structure.count(b"[") + structure.count(b"{")
 
 
 def find_id(body: bytes) -> Any:
-    """Return the id of a request that is not decoded, if it is its first or last member; else None."""
+    """Return the id of a request without decoding it, if the id is its first or last member; else None."""
     found = _ID_FIRST.match(body[:_EDGE]) or _ID_LAST.search(body[-_EDGE:])
     if found is None:
         return None

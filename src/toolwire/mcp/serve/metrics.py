@@ -1,8 +1,8 @@
 """Counts and measures the requests of a server, for Prometheus and for the log (`toolwire.requests`, level INFO).
 
-Owns the names of the metrics. Only names of tools that the server has become labels, so that a client cannot invent
-any number of labels; for a server of another library, those are the tools that it has listed or answered. With
-several worker processes (`PROMETHEUS_MULTIPROC_DIR` set, as `toolwire serve` does) one scrape covers all of them.
+Owns the names of the metrics. Only tools that the server has are used as labels, so that a client cannot create any
+number of labels; for a server of another library, these are the tools that it has listed or answered. With
+several worker processes (`PROMETHEUS_MULTIPROC_DIR` is set, as by `toolwire serve`) one scrape covers all of them.
 """
 
 import logging
@@ -23,7 +23,7 @@ logger = logger_for("requests")
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 _LONGEST_NAME: Final = 200  # characters of a client's text in a line of the log
-_MAX_SEEN: Final = 1_000  # names of tools that a server of another library may add
+_MAX_SEEN: Final = 1_000  # tool names that are remembered for a server of another library
 _BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -35,7 +35,7 @@ class Metrics:
         known_tools: Callable[[], Container[str] | None],
         more: Callable[[], CollectorRegistry | None] = lambda: None,
     ) -> None:
-        """`known_tools` returns the names of the server's tools, None if the server cannot tell. `more` returns the
+        """`known_tools` returns the names of the server's tools, None if they are unknown. `more` returns the
         registry of the server's own metrics, if it has any."""
         self._known_tools = known_tools
         self._more = more
@@ -54,7 +54,7 @@ class Metrics:
         )
 
     def observe(self, method: str, name: str) -> "RequestTimer":
-        """Return a context manager to hold around one request."""
+        """Return a context manager to use around one request."""
         return RequestTimer(method, name, self)
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ class Metrics:
 
 
 class RequestTimer:
-    """Measures one request, for the log and, if there are any, the metrics."""
+    """Measures one request, for the log and, if given, the metrics."""
 
     def __init__(self, method: str, name: str, metrics: Metrics | None = None) -> None:
         self._metrics = metrics

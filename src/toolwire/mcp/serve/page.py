@@ -1,8 +1,8 @@
 """The page that a browser gets at the address of a server: what this is, and how to connect.
 
-It tells a visitor without a token no more than the name and version of the server, and whether a token is needed.
-It has no form, no script and no link. Must not answer any other request (see `find`). The guard checks host and
-origin before it is shown.
+It shows a visitor without a token only the name and version of the server, and whether a token is needed. It has no
+form, no script and no link. Must not answer any other request (see `find`). The guard checks host and origin before
+the page is sent.
 """
 
 import base64
@@ -45,7 +45,7 @@ class WelcomePage:
     """The page of one server, at the path of MCP and at the root."""
 
     def __init__(self, server: Any, guard: Guard, path: str) -> None:
-        """`server` has the `name` and `version` to show: another's are known only once it has been asked."""
+        """`server` has the `name` and `version` to show. They are read for each page, since they may change."""
         self._server = server
         self._guard = guard
         self._path = path
@@ -73,9 +73,9 @@ class WelcomePage:
         notes = "No token is needed."
         if self._guard.token is not None:
             command += ' --header "Authorization: Bearer TOKEN"'
-            notes = "A token is needed: put yours in place of TOKEN. Whoever runs this server gives it out."
+            notes = "A token is needed: replace TOKEN by yours. You get one from the operator of this server."
         if host == _UNKNOWN_HOST:
-            notes += f" Put the host that your browser shows for this page in place of {_UNKNOWN_HOST}."
+            notes += f" Replace {_UNKNOWN_HOST} by the host in the address bar of your browser."
         shown = [html.escape(each) for each in (name, version, url, command, notes)]
         return _PAGE.format(*shown, style=_STYLE)
 
@@ -106,7 +106,7 @@ nothing to see in a browser.</p>
 
 
 def _is_browser(headers: list[tuple[bytes, bytes]]) -> bool:
-    """True if the headers of a GET request are those with which a browser opens a page, and no MCP client's."""
+    """Return True if a GET request has the headers of a browser that opens a page, and none of an MCP client."""
     accepted = b",".join(value for name, value in headers if name == b"accept").lower()
     types = {each.partition(b";")[0].strip() for each in accepted.split(b",")}
     if _HTML not in types or types & _MCP_TYPES:
@@ -115,7 +115,7 @@ def _is_browser(headers: list[tuple[bytes, bytes]]) -> bool:
 
 
 def _find_host(scope: dict[str, Any], guard: Guard) -> str:
-    """Return the host and port that the browser has used; a placeholder unless the guard knows the host."""
+    """Return the host and port that the browser has used; a placeholder if the guard does not know the host."""
     header = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
     host = hostname(header)
     if guard.hosts is None or host not in guard.hosts:

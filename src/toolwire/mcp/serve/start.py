@@ -1,7 +1,7 @@
-"""Serve tools to any MCP client, over stdio or HTTP.
+"""Serves tools to any MCP client, over stdio or HTTP.
 
-Takes whatever `mcp_servers` takes in process: a `Toolset`, a wrapped one, or an MCP server of another library.
-The parts are in `host`, `stdio` and `http`; this module puts them together.
+Accepts every in-process server that `mcp_servers` accepts: a `Toolset`, a wrapped one, or an MCP server of another
+library. The parts are in `host`, `stdio` and `http`; this module puts them together.
 """
 
 import secrets
@@ -18,14 +18,14 @@ from toolwire.mcp.serve.metrics import Metrics
 from toolwire.mcp.versions import SERVING, SERVING_HTTP, can_use, check_mcp
 from toolwire.tools.toolset import Toolset
 
-if TYPE_CHECKING or can_use(SERVING):  # if not, each function here says so when it is called
+if TYPE_CHECKING or can_use(SERVING):  # if not, each function here raises an error when it is called
     from toolwire.mcp.serve.fast_path import FastPath, ToolLists
     from toolwire.mcp.serve.host import ServerHost
     from toolwire.mcp.serve.http import HEALTH, METRICS, HttpApp, bound_socket, serve_app
     from toolwire.mcp.serve.stdio import Wire, serve_wire
 
 DRAIN = 5.0
-"""Seconds that running calls get to finish when the server ends."""
+"""Seconds that running calls have to finish when the server shuts down."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Listening:
 
 
 def host_for(server: object, *, name: str = "toolwire", secret: str | None = None) -> "ServerHost":
-    """Make a host for a server; `TypeError` if it is not one."""
+    """Make a host for a server. Raises `TypeError` if it is not a server."""
     check_mcp("serving", SERVING)
     return ServerHost(as_server(server), name=name, secret=secret)
 
@@ -55,15 +55,15 @@ def as_mcp_server(server: object, *, name: str = "toolwire") -> Any:
 
 
 async def serve_stdio(server: object, *, drain: float = DRAIN) -> None:
-    """Serve over this process's stdin and stdout until the client leaves, or SIGINT or SIGTERM.
+    """Serve over this process's stdin and stdout until the client disconnects, or SIGINT or SIGTERM arrives.
 
-    Meanwhile everything that tools print goes to stderr.
+    Meanwhile everything that tools print is written to stderr.
     """
     await serve_pipe(host_for(server), Wire(), drain)
 
 
 async def serve_pipe(served: "ServerHost", wire: "Wire", drain: float) -> None:
-    """Serve the one client at the other end of a pipe. Once for each host."""
+    """Serve the one client at the other end of a pipe. May be called once for each host."""
     served.request_scope = secrets.token_hex(8)
     served.mcp_server.middleware.append(ToolLists(served).middleware)
     await serve_wire(wire, served.mcp_server, drain, closing=served.close_subscriptions, stop=served.stop)
@@ -86,10 +86,10 @@ async def serve_http(
     """Serve over streamable HTTP until SIGINT or SIGTERM. For asyncio only.
 
     Addresses other than loopback need a `token`, which clients send as `Authorization: Bearer ...`. `allowed_hosts`
-    are further names that the server is reached by, `allowed_origins` web pages that may use it (those on this
-    machine may). Without `sessions` nothing is kept between requests, so that many processes can serve the same
-    clients; clients of MCP 2025-11-25 and older then get no notifications and cannot be sent requests. `limits` are
-    those of each client. The process's own limit of file descriptors stays as it is; `toolwire serve` raises it.
+    are further host names of the server, `allowed_origins` the origins of web pages that may use it (pages on this
+    machine always may). Without `sessions` nothing is kept between requests, so that many processes can serve the
+    same clients; clients of MCP 2025-11-25 and older then get no notifications and no requests. `limits` protect
+    the server from its clients. The process's limit of file descriptors is not changed; `toolwire serve` raises it.
     """
     check_mcp("serving over HTTP", SERVING_HTTP)
     guard = guard_for(host, token, allowed_hosts, allowed_origins)
@@ -125,7 +125,7 @@ async def serve_over(
     limits: HttpLimits | None = None,
     announce: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serve on a socket that is already bound. It is closed at the end. `announce`: see `serve_app`."""
+    """Serve on a socket that is already bound, and close it at the end. For `announce` see `serve_app`."""
     app = _http_app(served, guard, path, sessions, limits)
     async with served.open():
         await serve_app(
@@ -152,8 +152,8 @@ def http_app(
 ) -> Any:
     """Return the ASGI application of `serve_http()`, for an ASGI server of your own that listens on `host`.
 
-    Of the `limits`, those of bodies and sessions apply. Connections, headers and unread responses are your server's
-    to limit.
+    Only the `limits` of bodies and sessions apply. Your server has to limit connections, headers and unread
+    responses.
     """
     check_mcp("serving over HTTP", SERVING_HTTP)
     guard = guard_for(host, token, allowed_hosts, allowed_origins)
@@ -165,8 +165,8 @@ def check_path(path: str) -> None:
     """Raise UsageError for a path that cannot be the endpoint."""
     if not path.startswith("/") or path in (HEALTH, METRICS) or any(each in path for each in "{}?#"):
         raise UsageError(
-            f"the path {path!r} cannot be used: it must begin with /, have none of {{}}?#, and not be {HEALTH} or "
-            f"{METRICS}"
+            f"the path {path!r} cannot be used: it must begin with /, contain none of {{}}?#, and not be {HEALTH} "
+            f"or {METRICS}"
         )
 
 

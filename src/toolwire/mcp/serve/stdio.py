@@ -1,11 +1,12 @@
 """MCP over this process's own stdin and stdout.
 
 Owns the two descriptors while it serves: output of tools and their children goes to stderr, and they cannot read
-from the wire. A thread reads, so that a signal can end the server while no input comes. A client that does not read
-blocks only its own messages, and one that floods is read no faster than it is answered; requests beyond a limit are
-refused, so that a cancellation behind them still arrives. At the end of input, and at a signal, running requests
-may finish within `drain` seconds, and no new ones start; then the rest is cancelled and answered with an error. If
-the client cannot be written to any more, the server ends at once. It must not know what a request is about.
+the client's input. A thread reads, so that a signal can end the server while there is no input. A client that does
+not read blocks only its own messages, and the input of a client that floods is read no faster than it is answered;
+requests beyond a limit are refused, so that a cancellation behind them still arrives. At the end of input, and at a
+signal, running requests may finish within `drain` seconds, and no new ones start; then the rest is cancelled and
+gets an error. If the client cannot be written to any more, the server ends at once. Must not know what a request is
+about.
 """
 
 import errno
@@ -54,14 +55,15 @@ logger = logger_for("serving")
 
 _CHUNK: Final = 1 << 16
 _MAX_LINE: Final = 64 << 20  # a longer line is dropped with an error
-_JSON_LIMITS: Final = JsonLimits(max_values=1_000_000)  # the one client can only harm itself
+_JSON_LIMITS: Final = JsonLimits(max_values=1_000_000)  # higher, because the only client can only harm itself
 _MAX_PENDING: Final = 10_000  # requests that may be pending at once; twice as many with pings
 _MAX_PENDING_BYTES: Final = 64 << 20  # of their lines, if there is more than one
-_MAX_QUEUED: Final = 1_000  # messages that may wait for the server, or nothing more is read
-_MAX_POSTED: Final = 1 << 20  # bytes that may wait for the event loop, or nothing more is read
-_MAX_UNREAD: Final = 16 << 20  # bytes that may wait for a client that does not read, or nothing more is read
-_READ_TIMEOUT: Final = 60.0  # seconds that it may not read while more than that waits
-_PIPE_BUF: Final = 4096  # bytes that a pipe which select calls writable takes without blocking (PIPE_BUF)
+# Reading pauses while more than so much waits:
+_MAX_QUEUED: Final = 1_000  # messages for the server
+_MAX_POSTED: Final = 1 << 20  # bytes of input for the event loop
+_MAX_UNREAD: Final = 16 << 20  # bytes of output for a client that does not read
+_READ_TIMEOUT: Final = 60.0  # seconds in which it must read something while more than that waits
+_PIPE_BUF: Final = 4096  # bytes that can be written without blocking if select reports a pipe as writable
 
 _TOO_LONG: Final = orjson.dumps(
     make_error(None, RpcError(INVALID_REQUEST, f"Invalid Request: a line is longer than {_MAX_LINE} bytes"))
@@ -73,16 +75,16 @@ _TOO_MANY: Final = RpcError(
     INVALID_REQUEST,
     "Invalid Request: too many requests are pending. Wait for responses before you send more.",
 )
-_STOP_TIMEOUT: Final = 4.0  # seconds that requests which are cancelled at the end have to stop
-_FLUSH_TIMEOUT: Final = 2.0  # seconds for their responses to be written
+_STOP_TIMEOUT: Final = 4.0  # seconds that requests have to stop after they are cancelled at shutdown
+_FLUSH_TIMEOUT: Final = 2.0  # seconds to write their responses
 _NOT_JSON: Final = RpcError(INTERNAL_ERROR, "the response cannot be written as JSON")
 
 
 class Wire:
-    """This process's stdin and stdout, kept for the client alone."""
+    """This process's stdin and stdout, reserved for the client."""
 
     def __init__(self) -> None:
-        """Take both. From here on descriptor 0 reads from the null device, and descriptor 1 is stderr."""
+        """Take both descriptors over. From then on 0 reads from the null device, and 1 writes to stderr."""
         ensure_stderr()
         for number, name, stream in ((0, "stdin", sys.__stdin__), (1, "stdout", sys.__stdout__)):
             if stream is None or not _is_open(number):
@@ -95,11 +97,11 @@ class Wire:
         os.close(null)
         os.dup2(2, 1)
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(line_buffering=True)  # as stderr is, so that a print shows at once
+            sys.stdout.reconfigure(line_buffering=True)  # like stderr, so that a print is shown at once
 
 
 def ensure_stderr() -> None:
-    """Open the null device as stderr if that is closed: else the next file that is opened would become stderr."""
+    """Open the null device as stderr if that is closed. Otherwise the next file to be opened would become it."""
     if sys.__stderr__ is not None or _is_open(2):
         return
     null = os.open(os.devnull, os.O_WRONLY)
@@ -129,10 +131,10 @@ async def serve_wire(
     closing: Callable[[], None] = lambda: None,
     stop: Callable[[float], Awaitable[Any]] = _stop_nothing,
 ) -> None:
-    """Run an `mcp` server over the wire until its input ends or SIGINT or SIGTERM comes.
+    """Run an `mcp` server over the wire until its input ends, or SIGINT or SIGTERM arrives.
 
-    Then `closing` is called, to end requests that would never end by themselves. `stop(seconds)` is called if
-    requests still run after `drain` seconds: it cancels them, and waits until they have stopped.
+    Then `closing` is called, to end requests that would never end by themselves. If requests still run after
+    `drain` seconds, `stop(seconds)` is called to cancel them and wait until they have stopped.
     """
     connection = LineConnection(wire.input, wire.output)
 
@@ -141,7 +143,7 @@ async def serve_wire(
             await _wait_or_signal(signals, connection.ended.wait)
             connection.refuse_work()
             closing()
-            await _wait_or_signal(signals, partial(connection.drain, drain))  # until a second signal
+            await _wait_or_signal(signals, partial(connection.drain, drain))  # a second signal ends the wait
             if connection.pending:
                 logger.warning(
                     "%d calls did not finish within %g s and are cancelled", len(connection.pending), drain
@@ -149,7 +151,7 @@ async def serve_wire(
                 await stop(_STOP_TIMEOUT)
                 await connection.drain(_FLUSH_TIMEOUT)
             connection.close()
-            await anyio.sleep_forever()  # with signals still caught, until the server has ended
+            await anyio.sleep_forever()  # keep catching signals until the server has ended
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(shut_down_on_signal)
@@ -158,7 +160,7 @@ async def serve_wire(
 
 
 async def _wait_or_signal(signals: Any, wait: Callable[[], Awaitable[Any]]) -> None:
-    """Run `wait()` until it returns or a signal comes."""
+    """Run `wait()` until it returns or a signal arrives."""
     async with anyio.create_task_group() as tasks:
 
         async def wait_for_signal() -> None:
@@ -171,10 +173,10 @@ async def _wait_or_signal(signals: Any, wait: Callable[[], Awaitable[Any]]) -> N
 
 
 class LineConnection:
-    """A client at the other end of two descriptors, which sends and gets a line for each message.
+    """A client at the other end of two descriptors, with one line for each message.
 
-    `ended` is set when it has left, or cannot be written to any more. Then, or when the server shall end,
-    `refuse_work()`, `drain()` and `close()` end it in this order.
+    `ended` is set when the client has disconnected, or cannot be written to any more. Then, or to shut the server
+    down, call `refuse_work()`, `drain()` and `close()` in this order.
     """
 
     def __init__(self, source: int, target: int) -> None:
@@ -195,7 +197,7 @@ class LineConnection:
         ).start()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._writer.flush)
-            # As a task of its own, so that `Task.cancel()` of the caller reaches it as a cancelled scope too.
+            # In a task of its own, so that `Task.cancel()` of the caller also reaches it as a cancelled scope.
             tasks.start_soon(self._run, server, tasks)
 
     async def _run(self, server: Server[Any], tasks: TaskGroup) -> None:
@@ -203,7 +205,7 @@ class LineConnection:
             # Without options: the server makes them once its lifespan has started and its capabilities are known.
             await server.run(self._intake, self._writer, None)  # type: ignore[arg-type]
         except ExceptionGroup as errors:
-            # When it is cancelled, one of `mcp`'s tasks may close a stream before the other has stopped to use it.
+            # When it is cancelled, one of `mcp`'s tasks may close a stream that another is still using.
             if errors.split(anyio.BrokenResourceError)[1] is None:
                 await anyio.lowlevel.checkpoint_if_cancelled()
             raise
@@ -218,7 +220,7 @@ class LineConnection:
         await self.pending.wait_until_empty(seconds)
 
     def close(self) -> None:
-        """Take no more messages, which ends the server."""
+        """Accept no more messages, which ends the server."""
         self._intake.close()
 
     def _handle(self, line: "_Line") -> None:
@@ -226,7 +228,7 @@ class LineConnection:
         if message is None:
             self._writer.put(line.refused)
             return
-        # Lists are still answered: `mcp`'s client needs one to validate the result that it is waiting for.
+        # Lists are still answered, because `mcp`'s client may need one to validate the result that it waits for.
         is_work = isinstance(message, types.JSONRPCRequest) and not message.method.endswith("/list")
         refuses = self._refuses_work and is_work
         error = _SHUTTING_DOWN if refuses else self.pending.accept(message, line.size)
@@ -254,9 +256,9 @@ class _PendingRequests:
         return 0 if self._discarded else len(self._sizes) + self._writing
 
     def accept(self, message: Any, size: int) -> RpcError | None:
-        """Take note of a message of the client. Returns why a request is refused, None if it is not."""
+        """Track a message of the client. Returns the error if it is a request that must be refused, else None."""
         if isinstance(message, types.JSONRPCRequest) and not self._discarded:
-            key = coerce_request_id(message.id)  # `mcp` takes "7" and 7 for one id
+            key = coerce_request_id(message.id)  # for `mcp`, "7" and 7 are the same id
             if key in self._sizes:
                 return id_in_use(message.id)
             limit = 2 * _MAX_PENDING if message.method == "ping" else _MAX_PENDING
@@ -270,7 +272,10 @@ class _PendingRequests:
 
     @contextmanager
     def respond(self, request_id: int | str | None) -> Iterator[None]:
-        """Write a response inside the block. Its id is free at once: a client that has read it may reuse the id."""
+        """Count a response as being written inside the block.
+
+        Its id is released at the start, since a client that has read the response may reuse the id at once.
+        """
         self._drop(request_id)
         self._writing += 1
         try:
@@ -285,7 +290,7 @@ class _PendingRequests:
             self._changed.notify()
 
     def discard_all(self) -> None:
-        """Discard all requests, those that are still to come included: the client is gone."""
+        """Discard all requests, present and future: the client has disconnected."""
         self._discarded = True
         self._sizes.clear()
         self._changed.notify()
@@ -298,7 +303,7 @@ class _PendingRequests:
 
 @dataclass(slots=True)
 class _Line:
-    """A line of the client: its message, or the error that it is refused with."""
+    """A line of the client: its message, or the error response if it is refused."""
 
     size: int = 0
     message: Any = None
@@ -306,18 +311,18 @@ class _Line:
 
 
 class _Intake(Inbox):
-    """The stream that the server reads. A thread fills it, and waits while too much is unread.
+    """The stream that the server reads. A thread fills it, and pauses while too much data is waiting.
 
-    That may be input by the event loop, messages by the server, or responses by the client. While it is responses,
-    the server gets no more messages either.
+    This may be input that the event loop has not handled, messages that the server has not read, or responses that
+    the client has not read. In the last case the server gets no more messages either.
     """
 
     def __init__(self, writer: "_Writer") -> None:
         super().__init__()
         self._writer = writer
         self._changed = threading.Condition()
-        self._posted = 0  # bytes that were read, and whose room is not free yet
-        self._handled = 0  # those of them that the event loop has handled
+        self._posted = 0  # bytes that were read and still count towards the limit
+        self._handled = 0  # bytes among them that the event loop has handled
 
     def read(
         self,
@@ -326,7 +331,7 @@ class _Intake(Inbox):
         post: Callable[[Callable[[], None]], None],
         on_end: Callable[[], None],
     ) -> None:
-        """Read lines until the end of input, and have them handled on the event loop. Runs in a thread."""
+        """Read lines until the end of input, and pass them to `handle` on the event loop. Runs in a thread."""
         pending = bytearray()
         skipping = False
         while self._wait_for_room():
@@ -356,7 +361,7 @@ class _Intake(Inbox):
         post(on_end)
 
     def _wait_for_room(self) -> bool:
-        """Wait in the thread until more may be read. Returns False if nothing more is wanted."""
+        """Wait, in the thread, until more may be read. Returns False if reading must end."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._posted <= _MAX_POSTED)
         return not self._closed
@@ -368,7 +373,7 @@ class _Intake(Inbox):
         self.make_room()
 
     def make_room(self) -> None:
-        """Let the thread read on if little enough is unread. To be called when that may have changed."""
+        """Let the thread continue to read if little enough is waiting. To be called when that may have changed."""
         if self._handled and len(self._items) <= _MAX_QUEUED and not self._writer.is_full:
             with self._changed:
                 self._posted -= self._handled
@@ -376,16 +381,16 @@ class _Intake(Inbox):
             self._handled = 0
 
     async def receive(self) -> Any:
-        if len(self._items) > 1:  # let what was begun answer first, so that it counts below
+        if len(self._items) > 1:  # let running requests respond first, so that their responses count below
             await anyio.lowlevel.checkpoint()
-        if self._writer.is_full:  # each message may cost another response
+        if self._writer.is_full:  # each message may lead to another response
             await self._writer.wait_for_client()
         item = await super().receive()
         self.make_room()
         return item
 
     def close(self) -> None:
-        """End the stream, without what the server has not taken: it begins nothing more."""
+        """End the stream, and drop the messages that the server has not read: it must not start anything more."""
         self._items.clear()
         super().close()
         self._writer.stop_waiting()
@@ -394,7 +399,7 @@ class _Intake(Inbox):
 
 
 def _parse_line(line: bytes) -> _Line:
-    """Parse a line into its message, or the error that it is answered with."""
+    """Parse a line into its message, or into the error response if it is refused."""
     if (reason := describe_excess(line, _JSON_LIMITS)) is not None:
         error = RpcError(INVALID_REQUEST, f"Invalid Request: {reason}, which is the limit of this server")
         return _Line(refused=orjson.dumps(make_error(find_id(line), error)))
@@ -403,7 +408,7 @@ def _parse_line(line: bytes) -> _Line:
     except ValidationError as error:
         return _Line(refused=orjson.dumps(_error_for(line, error.errors(include_url=False)[0]["msg"])))
     if isinstance(message, types.JSONRPCNotification) and "id" in from_json(line):
-        # The id is invalid. `mcp` would take it for a notification, and the client would wait for ever.
+        # The id is invalid. `mcp` would take it for a notification, and the client would wait forever.
         return _Line(refused=orjson.dumps(_error_for(line, "the id must be a string or an integer")))
     return _Line(len(line), message)
 
@@ -424,7 +429,7 @@ def _encode(message: Any) -> bytes:
     try:
         is_response = isinstance(message, types.JSONRPCResponse)
         if is_response and orjson.Fragment in map(type, message.result.values()):
-            request_id = orjson.Fragment(dumps(message.id))  # orjson has no integers of more than 64 bits
+            request_id = orjson.Fragment(dumps(message.id))  # orjson rejects integers of more than 64 bits
             response = {**make_response("", message.result), "id": request_id}
             return orjson.dumps(response, option=orjson.OPT_APPEND_NEWLINE)
         text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -442,14 +447,14 @@ class _Writer:
     """The stream that the server writes to: one line for each message, in order.
 
     `on_lost` is called when the client cannot be written to any more, or has not read for too long while too much
-    waits for it. `respond` is held around the writing of each response.
+    data is waiting for it. `respond` is the context manager in which each response is written.
     """
 
     def __init__(
         self, target: int, respond: Callable[[Any], AbstractContextManager[None]], on_lost: Callable[[], None]
     ) -> None:
         self._target = target
-        self.intake: _Intake  # what is not read while too much waits to be written
+        self.intake: _Intake  # is not read while too much waits to be written
         self._respond = respond
         self._on_lost = on_lost
         self._workers = Workers(1)
@@ -464,11 +469,11 @@ class _Writer:
 
     @property
     def is_full(self) -> bool:
-        """True if the client has to read before more of it is answered."""
+        """True if the client has to read before more of its requests are answered."""
         return self._waiting > _MAX_UNREAD and not self._closed and not self._stopped_waiting
 
     async def wait_for_client(self) -> None:
-        """Wait until the client has read enough. One that reads nothing for too long is given up."""
+        """Wait until the client has read enough. A client that reads nothing for too long is dropped."""
         while self.is_full:
             with anyio.move_on_after(self._read_at + _READ_TIMEOUT - time.monotonic()):
                 await self._written.wait_until(lambda: not self.is_full)
@@ -476,7 +481,7 @@ class _Writer:
                 self._check_reader()
 
     def stop_waiting(self) -> None:
-        """Wait for the client no longer: the connection ends."""
+        """Stop waiting for the client: the connection ends."""
         self._stopped_waiting = True
         self._written.notify()
 
@@ -515,19 +520,19 @@ class _Writer:
             await self._send_line(line)
 
     def _add_waiting(self, size: int) -> bool:
-        """Count bytes that wait to be written. False if the client does not read: then it is given up."""
+        """Count bytes that wait to be written. Returns False if the client was dropped because it does not read."""
         if not self._waiting:
             self._read_at = time.monotonic()
         self._waiting += size
         return self._waiting <= _MAX_UNREAD or self._check_reader()
 
     def _check_reader(self) -> bool:
-        """Give the client up if it has read nothing for too long. Returns False then."""
+        """Drop the client if it has read nothing for too long. Returns False if it was dropped."""
         unread_for = time.monotonic() - self._read_at
         if unread_for < _READ_TIMEOUT:
             return True
         logger.error("the client has not read anything for %g s: ending the connection", unread_for)
-        self._give_up()
+        self._drop_client()
         return False
 
     async def _send_line(self, line: bytes) -> None:
@@ -573,11 +578,11 @@ class _Writer:
             self._read_at = time.monotonic()
 
     def _on_write_error(self, error: OSError) -> None:
-        if error.errno != errno.EPIPE:  # otherwise the client has just left
+        if error.errno != errno.EPIPE:  # otherwise the client has just disconnected
             logger.error("cannot write to the client: %s", error.strerror)
-        self._give_up()
+        self._drop_client()
 
-    def _give_up(self) -> None:
+    def _drop_client(self) -> None:
         self._closed = True
         while self._queue:
             self._pop()
@@ -595,5 +600,5 @@ class _Writer:
 
 
 def _can_write_at_once(target: int, size: int) -> bool:
-    """True if so many bytes can be written without waiting. Always False on Windows, which cannot tell."""
+    """Return True if so many bytes can be written without blocking. On Windows, which cannot tell, always False."""
     return sys.platform != "win32" and size <= _PIPE_BUF and bool(select.select([], [target], [], 0)[1])
