@@ -12,7 +12,7 @@ import logging
 import math
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final
@@ -40,6 +40,7 @@ from toolwire.mcp.compat import HANDSHAKE_PROTOCOL_VERSIONS
 from toolwire.mcp.serve.access import Guard, GuardMiddleware
 from toolwire.mcp.serve.connections import Connections, RequestTracker, find_connection, mark_authorised
 from toolwire.mcp.serve.fast_path import FastPath
+from toolwire.mcp.serve.host import ServerHost
 from toolwire.mcp.serve.http_sessions import HEADER, MAX_ID, Exchange, HttpSession, HttpSessions, SessionLogs
 from toolwire.mcp.serve.limits import HttpLimits, describe_excess, find_id, is_clearly_within
 from toolwire.mcp.serve.metrics import CONTENT_TYPE, Metrics
@@ -500,12 +501,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 async def serve_app(
     app: HttpApp,
+    served: ServerHost,
     listening: socket.socket,
-    wait_until_idle: Callable[[float], Awaitable[Any]],
     *,
-    stop: Callable[[float], Awaitable[Any]],
-    drain: float = 5.0,
-    closing: Iterable[Callable[[], None]] = (),
+    drain: float,
     announce: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let running requests finish within `drain` seconds.
@@ -538,8 +537,8 @@ async def serve_app(
 
     async def shut_down_on(signals: AsyncIterator[signal.Signals]) -> None:
         await anext(signals)
-        for close in (*closing, app.close):
-            close()
+        served.close_subscriptions()
+        app.close()
         with anyio.CancelScope() as waiting:
             async with anyio.create_task_group() as either:
 
@@ -548,9 +547,9 @@ async def serve_app(
                     waiting.cancel()
 
                 either.start_soon(again)
-                await wait_until_idle(drain)
+                await served.wait_until_idle(drain)
                 either.cancel_scope.cancel()
-        await stop(STOP_TIMEOUT)
+        await served.stop(STOP_TIMEOUT)
         await app.cancel_all()
         accepting.cancel()
         server.should_exit = True

@@ -128,15 +128,7 @@ async def serve_over(
     """Serve on a socket that is already bound, and close it at the end. For `announce` see `serve_app`."""
     app = _http_app(served, guard, path, sessions, limits)
     async with served.open():
-        await serve_app(
-            app,
-            listening,
-            served.wait_until_idle,
-            stop=served.stop,
-            drain=drain,
-            closing=[served.close_subscriptions],
-            announce=announce,
-        )
+        await serve_app(app, served, listening, drain=drain, announce=announce)
 
 
 def http_app(
