@@ -15,6 +15,7 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
+CONNECTION_CLOSED: Final = -32000
 RESOURCE_NOT_FOUND: Final = -32002
 CANCELLED: Final = -32800
 
@@ -23,6 +24,8 @@ Id = int | float | str
 
 RpcError = McpError
 """An error that is sent, or was received, as a JSON-RPC error."""
+
+SHUTTING_DOWN: Final = RpcError(CONNECTION_CLOSED, "the server is shutting down and accepts no new requests")
 
 
 class Unanswerable(Exception):  # noqa: N818 - it names the message, not a fault of ours

@@ -19,7 +19,15 @@ import anyio.abc
 from pydantic_core import to_jsonable_python
 
 from mcp import types
-from toolwire._protocol.jsonrpc import CANCELLED, INTERNAL_ERROR, ClientChannel, Id, Request, RpcError
+from toolwire._protocol.jsonrpc import (
+    CANCELLED,
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    ClientChannel,
+    Id,
+    Request,
+    RpcError,
+)
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
 from toolwire.mcp.compat import SessionMessage, make_message, uses_standard_run
@@ -33,8 +41,6 @@ logger = logger_for("mcp")
 Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
 
 _CANCEL_TIMEOUT: Final = 1.0  # seconds of the grace period that are reserved for cancelling the server's task
-# A server that stops sends this to all pending requests; a tool may also send it.
-_CONNECTION_CLOSED: Final = -32000
 _NOT_A_RESULT: Final = (BaseException, types.ErrorData)
 
 
@@ -195,7 +201,7 @@ class ForeignSession:
             logger.error("a handler of an MCP server failed", exc_info=outcome)
             self._on_error(inner_id, {"code": INTERNAL_ERROR, "message": str(outcome)})
         else:  # the task of the handler was cancelled
-            self._on_error(inner_id, {"code": _CONNECTION_CLOSED, "message": "Connection closed"})
+            self._on_error(inner_id, {"code": CONNECTION_CLOSED, "message": "Connection closed"})
 
     def _receive(self, item: Any) -> bool:
         """Handle a message of the server. Returns True if the sender should let other tasks run."""
@@ -231,7 +237,8 @@ class ForeignSession:
     def _on_error(self, inner_id: Any, error: dict[str, Any]) -> None:
         # mcp gives the code 0 to exceptions of a handler; everywhere else that is an internal error.
         outcome = RpcError(error["code"] or INTERNAL_ERROR, error["message"], error.get("data"))
-        if error["code"] == _CONNECTION_CLOSED and self._group is not None:
+        # A server that stops sends this code to all pending requests; but a tool may also send it.
+        if error["code"] == CONNECTION_CLOSED and self._group is not None:
             self._group.start_soon(self._finish_if_alive, inner_id, outcome)
         else:
             self._finish(inner_id, outcome)

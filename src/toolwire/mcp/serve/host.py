@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from toolwire._protocol.jsonrpc import (
     CANCELLED,
+    CONNECTION_CLOSED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -490,7 +491,7 @@ def _result_of(response: Mapping[str, Any], method: str, modern: bool) -> dict[s
 
 def _stopping() -> MCPError:
     text = "the server is shutting down: the request was cancelled before it was done"
-    return MCPError(code=types.CONNECTION_CLOSED, message=text)
+    return MCPError(code=CONNECTION_CLOSED, message=text)
 
 
 # Errors must not send a request's own data back, whichever library has written them.

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-import mcp_types as types
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
@@ -31,7 +30,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from toolwire._protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError, id_in_use, make_error
+from toolwire._protocol.jsonrpc import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    SHUTTING_DOWN,
+    RpcError,
+    id_in_use,
+    make_error,
+)
 from toolwire._support.log import RepeatLimit, logger_for
 from toolwire._support.threads import Workers
 from toolwire._support.waiting import Signal
@@ -58,10 +65,7 @@ _FLUSH_TIMEOUT: Final = 2.0  # seconds to send finished responses at shutdown
 STOP_TIMEOUT: Final = 4.0
 """Seconds that calls have to stop after they are cancelled at shutdown."""
 _VERSION: Final = b"mcp-protocol-version"
-_SHUTTING_DOWN: Final = RpcError(
-    types.CONNECTION_CLOSED, "the server is shutting down and takes no new requests"
-)
-_SHUT_DOWN: Final = RpcError(types.CONNECTION_CLOSED, "the server has shut down")
+_SHUT_DOWN: Final = RpcError(CONNECTION_CLOSED, "the server has shut down")
 _FULL: Final = RpcError(INTERNAL_ERROR, "too many sessions are open, and all are in use: try again later")
 _NO_SESSION: Final = RpcError(INVALID_REQUEST, "Session not found")
 _CLIENT_LEFT: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError)
@@ -240,7 +244,7 @@ class HttpApp:
 
     async def _handle(self, scope: Any, body: bytes, receive: Any, reply: "_Response") -> None:
         if self._closing and (_is_stream(scope) or (scope["method"] != "GET" and _is_request(body))):
-            await _unavailable(_SHUTTING_DOWN)(scope, receive, reply.send)
+            await _unavailable(SHUTTING_DOWN)(scope, receive, reply.send)
             return
         if self.sessions is None:
             await self._answer(scope, body, receive, reply, None)

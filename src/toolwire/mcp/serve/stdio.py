@@ -38,6 +38,7 @@ from toolwire._protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
+    SHUTTING_DOWN,
     RpcError,
     id_in_use,
     make_error,
@@ -67,9 +68,6 @@ _PIPE_BUF: Final = 4096  # bytes that can be written without blocking if select 
 
 _TOO_LONG: Final = orjson.dumps(
     make_error(None, RpcError(INVALID_REQUEST, f"Invalid Request: a line is longer than {_MAX_LINE} bytes"))
-)
-_SHUTTING_DOWN: Final = RpcError(
-    types.CONNECTION_CLOSED, "the server is shutting down and takes no new requests"
 )
 _TOO_MANY: Final = RpcError(
     INVALID_REQUEST,
@@ -231,7 +229,7 @@ class LineConnection:
         # Lists are still answered, because `mcp`'s client may need one to validate the result that it waits for.
         is_work = isinstance(message, types.JSONRPCRequest) and not message.method.endswith("/list")
         refuses = self._refuses_work and is_work
-        error = _SHUTTING_DOWN if refuses else self.pending.accept(message, line.size)
+        error = SHUTTING_DOWN if refuses else self.pending.accept(message, line.size)
         if error is None:
             self._intake.put(SessionMessage(message))
         else:
