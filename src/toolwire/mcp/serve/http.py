@@ -513,10 +513,9 @@ async def serve_app(
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let running requests finish within `drain` seconds.
 
-    `wait_until_idle(seconds)` waits for that. `stop(seconds)` cancels the requests that still run, and waits until
-    they have stopped: only then do clients get an error, so that nothing continues that they believe to be over.
-    The functions in `closing` are called first. `announce` is called when the signal handlers are installed and the
-    socket is listening.
+    Requests that still run after that are cancelled. Their clients get an error only when they have stopped, so that
+    nothing continues that a client believes to be over. `announce` is called when the signal handlers are installed
+    and clients can connect.
     """
     config = uvicorn.Config(
         RequestTracker(app.asgi),
