@@ -141,6 +141,11 @@ def hostname(header: str) -> str:
         return ""
 
 
+def find_header(scope: Mapping[str, Any], name: bytes) -> str | None:
+    """Return the first header of an ASGI request with this name (in lower case); None if there is none."""
+    return next((value.decode("latin-1") for each, value in scope["headers"] if each == name), None)
+
+
 class GuardMiddleware:
     """ASGI middleware that refuses requests which a guard does not accept."""
 

@@ -44,7 +44,7 @@ from toolwire._support.threads import Workers
 from toolwire._support.waiting import Signal
 from toolwire.errors import UsageError
 from toolwire.mcp.compat import HANDSHAKE_PROTOCOL_VERSIONS
-from toolwire.mcp.serve.access import Guard, GuardMiddleware
+from toolwire.mcp.serve.access import Guard, GuardMiddleware, find_header
 from toolwire.mcp.serve.connections import Connections, RequestTracker, find_connection, mark_authorised
 from toolwire.mcp.serve.fast_path import FastPath
 from toolwire.mcp.serve.host import ServerHost
@@ -249,7 +249,7 @@ class HttpApp:
         if self.sessions is None:
             await self._answer(scope, body, receive, reply, None)
             return
-        session_id = next((value.decode("latin-1") for key, value in scope["headers"] if key == HEADER), None)
+        session_id = find_header(scope, HEADER)
         session = None if session_id is None else self.sessions.find(session_id)
         if session is not None:
             with session.exchange() as exchange:
@@ -371,12 +371,12 @@ class _Response:
 
 def _is_stream(scope: Any) -> bool:
     """Return True for a GET that opens a stream of notifications, rather than one that resumes a response."""
-    return scope["method"] == "GET" and all(name != b"last-event-id" for name, _ in scope["headers"])
+    return scope["method"] == "GET" and find_header(scope, b"last-event-id") is None
 
 
 def _may_open_session(scope: Any) -> bool:
     """Return True if a request without a session may open one. Those of 2026-07-28 never do."""
-    version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _VERSION), None)
+    version = find_header(scope, _VERSION)
     return scope["method"] == "POST" and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 

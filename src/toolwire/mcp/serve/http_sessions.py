@@ -44,6 +44,7 @@ from mcp_types import (
 
 from toolwire._support.log import logger_for
 from toolwire.mcp.compat import GET_STREAM_KEY, coerce_request_id, connection_of
+from toolwire.mcp.serve.access import find_header
 
 logger = logger_for("serving")
 
@@ -399,9 +400,7 @@ class SessionLogs(EventStore):
 
     async def run(self, app: Callable[..., Any], scope: Any, receive: Any, send: Any) -> None:
         """Run an ASGI application for one request, with the log of its session as the current one."""
-        session_id = next(
-            (value.decode("latin-1") for name, value in scope["headers"] if name == HEADER), None
-        )
+        session_id = find_header(scope, HEADER)
         log = (self._logs.get(session_id) if session_id else None) or SessionLog()
 
         async def watch(message: Any) -> None:

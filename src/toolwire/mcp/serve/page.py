@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from toolwire._support.words import plain_line
-from toolwire.mcp.serve.access import Guard, hostname
+from toolwire.mcp.serve.access import Guard, find_header, hostname
 from toolwire.tools.names import wire_name
 
 _MAX_NAME: Final = 200  # characters
@@ -116,7 +116,7 @@ def _is_browser(headers: list[tuple[bytes, bytes]]) -> bool:
 
 def _find_host(scope: dict[str, Any], guard: Guard) -> str:
     """Return the host and port that the browser has used; a placeholder if the guard does not know the host."""
-    header = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    header = find_header(scope, b"host") or ""
     host = hostname(header)
     if guard.hosts is None or host not in guard.hosts:
         return _UNKNOWN_HOST
