@@ -513,9 +513,9 @@ async def serve_app(
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let running requests finish within `drain` seconds.
 
-    Requests that still run after that are cancelled. Their clients get an error only when they have stopped, so that
-    nothing continues that a client believes to be over. `announce` is called when the signal handlers are installed
-    and clients can connect.
+    Requests that still run after that are cancelled. Their clients get an error only when they have stopped, so
+    that nothing continues that a client believes to be over. `announce` is called when the signal handlers are
+    installed and clients can connect.
     """
     config = uvicorn.Config(
         RequestTracker(app.asgi),
