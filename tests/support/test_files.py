@@ -92,12 +92,12 @@ def test_a_file_of_lines_can_begin_anew(tmp_path):
     assert path.read_bytes() == b"new\n"
 
 
-def test_only_plain_files_take_lines(tmp_path):
-    """Neither a link, which may lead to a file of somebody else, nor a pipe, which may block, nor a folder."""
+def test_lines_are_appended_to_regular_files_only(tmp_path):
+    """Not to a link, which may point to another user's file, nor to a pipe, which may block, nor to a folder."""
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    for name, words in (("link", "it is a link"), ("pipe", "not a plain file"), ("", "directory")):
+    for name, words in (("link", "is a symbolic link"), ("pipe", "not a regular file"), ("", "directory")):
         with pytest.raises(OSError, match=words):
             append_line(tmp_path / name, b"line")
     os.close(reader)

@@ -268,7 +268,7 @@ if sys.argv[1] == "private files":
 else:
     process = subprocess.Popen(["/bin/sleep", "0"])
     pipe, threads, close = Pipe(Command([], {})), [], os.close
-    pipe._started(process.pid)
+    pipe._on_started(process.pid)
     number = pipe._pidfd
 
     def slowly(descriptor):
@@ -278,7 +278,7 @@ else:
             threads.append(reused(number))
 
     os.close = slowly
-    pipe._over()
+    pipe._on_gone()
     process.wait()
     thread = threads[1]
 thread.join(30)
