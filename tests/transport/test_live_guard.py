@@ -232,6 +232,7 @@ async def test_processes_that_a_test_starts_are_guarded(scripted_cli, claude_env
 
     said = await anyio.to_thread.run_sync(say_hi, None)
     assert "scripted_cli, claude_env, in the process that started this one" in said
+    assert "Start this process with the environment of the kit: env=environment.env. To start" in said
     assert not live()
     own = {name: os.environ[name] for name in (VARIABLE, "TRACE")}
     kit = claude_env(MODEL, extra=own)

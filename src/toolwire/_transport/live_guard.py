@@ -73,14 +73,14 @@ def refuse_live_start(env: Mapping[str, str]) -> None:
         return
     if kits:
         names = " and ".join(name for name, _ in kits)
-        advice = " or ".join(f"ClaudeAgentOptions({to_pass}, ...)" for _, to_pass in kits)
+        options = " or ".join(f"ClaudeAgentOptions({to_pass}, ...)" for _, to_pass in kits)
+        advice = f"Pass the options of the kit: {options}."
     else:
         names = f"{_inherited}, in the process that started this one"
-        advice = "the environment of the kit to this process, env=environment.env"
+        advice = "Start this process with the environment of the kit: env=environment.env."
     raise LiveStartError(
-        f"Refused to start the real Claude Code with your own account while the test kit is in use ({names}). Pass "
-        f"the options of the kit: {advice}. To start it on purpose, do so inside "
-        "`with toolwire.testing.allow_live():`."
+        f"Refused to start the real Claude Code with your own account while the test kit is in use ({names}). "
+        f"{advice} To start it on purpose, do so inside `with toolwire.testing.allow_live():`."
     )
 
 
