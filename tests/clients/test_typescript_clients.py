@@ -101,7 +101,7 @@ def test_questions(seen):
         assert len(seen["asked"]) == 4
     else:
         assert text(seen["pay"]) == "paid by Ada"
-    assert "needs a client with elicitation" in seen["mute"]["threw"]
+    assert "needs the client capability elicitation" in seen["mute"]["threw"]
 
 
 def test_logging(seen):

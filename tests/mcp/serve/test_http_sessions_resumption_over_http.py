@@ -189,4 +189,4 @@ async def test_a_session_that_ends_while_a_message_for_it_is_on_its_way(scene, c
         notice.go.set()
     assert [each.get("status") for each in notice.sent] == [202, None]
     assert [each for each in caplog.records if each.exc_info or each.levelno >= logging.WARNING] == []
-    assert "Error handling POST request: the client has left" in caplog.messages
+    assert "Error handling POST request: the client has disconnected" in caplog.messages

@@ -298,4 +298,4 @@ async def test_subscriptions_have_a_limit():
             _, _, message = await client.post("resources/subscribe", {"uri": f"data://{number}"})
             assert "result" in message
         _, text, _ = await client.post("resources/subscribe", {"uri": "data://more"})
-        assert "can have 1000 subscriptions" in text
+        assert "can have at most 1000 subscriptions" in text

@@ -441,7 +441,7 @@ async def test_a_client_that_cannot_be_asked(peer, url):
     """A tool that asks a client without a user fails with words that say what is missing."""
     async with Client(url, mode=MODES[peer.version]) as client:
         with pytest.raises(
-            MCPError, match="needs a client with elicitation, which this one does not"
+            MCPError, match="needs the client capability elicitation, which this client does not declare"
         ) as told:
             await client.call_tool("greet", {})
     assert told.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
