@@ -20,9 +20,7 @@ IN_USE: Final = "TOOLWIRE_TEST_KIT_IN_USE"
 """Variable of this process while kits are in use. Its value is their names, for processes that a test starts."""
 
 _kits: dict[object, tuple[str, str]] = {}
-_inherited: Final = os.environ.get(
-    IN_USE
-)  # read when the process starts, because tests change the environment
+_inherited: Final = os.environ.get(IN_USE)  # read at import, because tests change the environment
 _lock = threading.Lock()
 _allowed: ContextVar[bool] = ContextVar("toolwire_allow_live", default=False)
 
