@@ -50,11 +50,11 @@ def test_the_time_left_follows_from_the_rate_of_the_last_minute(left, says):
     clock = Clock()
     rate = Rate(clock)
     assert rate.left(5) == "?"
-    rate.see(0)
+    rate.record(0)
     clock.now = 1000.0
-    rate.see(0)
+    rate.record(0)
     clock.now = 1050.0
-    rate.see(100)
+    rate.record(100)
     assert rate.per_second == 2.0
     assert rate.left(left) == says
 

@@ -1,10 +1,10 @@
 """`toolwire batch`: the command group.
 
-`run` and `worker` need the user's file, because its functions run in this process. The others know a batch by its
-name and read its databases. Items come from a file, and results go into one: JSON lines or CSV.
+`run` and `worker` need the user's file, because its functions run in this process. The other commands take the name
+of a batch and read its databases. Items are read from a file, and results are written to one: JSON lines or CSV.
 
-Exit codes: 0 all is done; 1 an error; 2 wrong use; 3 some runs failed, were refused or cancelled; 4 some are
-unknown; 130 Ctrl-C.
+Exit codes: 0 no run failed; 1 an error; 2 wrong use; 3 some runs failed, were refused or cancelled; 4 the outcome
+of some runs is unknown; 130 Ctrl-C.
 """
 
 import asyncio
@@ -38,7 +38,12 @@ _FEW: Final = 20
 
 AtOption = Annotated[
     str | None,
-    typer.Option("--at", metavar="PLACE", help="postgresql://... or a folder. Default: a folder of yours."),
+    typer.Option(
+        "--at",
+        metavar="PLACE",
+        help="Where the batch is stored: postgresql://... or a folder. "
+        "Default: $TOOLWIRE_BATCHES, or a folder in your state folder.",
+    ),
 ]
 FileArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="The file with the Batch: review.py, or review.py:name.")
@@ -46,7 +51,13 @@ FileArgument = Annotated[
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the batch.")]
 MetricsOption = Annotated[
     int | None,
-    typer.Option("--metrics", metavar="PORT", min=1, max=65535, help="Serve Prometheus metrics on loopback."),
+    typer.Option(
+        "--metrics",
+        metavar="PORT",
+        min=1,
+        max=65535,
+        help="Serve Prometheus metrics on this port of 127.0.0.1.",
+    ),
 ]
 
 
@@ -54,25 +65,31 @@ def run(  # noqa: PLR0917 - typer takes them by position
     file: FileArgument,
     tasks: Annotated[
         Path | None,
-        typer.Argument(help="The items: tasks.jsonl or tasks.csv. Without: go on with what waits."),
+        typer.Argument(
+            metavar="TASKS",
+            help="The items to add: tasks.jsonl or tasks.csv. Without it, only waiting runs are carried out.",
+        ),
     ] = None,
     at: AtOption = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="FIELD", help="The field with the key. Default: key, then id."),
+        typer.Option(
+            "--key",
+            metavar="FIELD",
+            help="The field that is the key of an item. Default: key, then id, then a hash of the item.",
+        ),
     ] = None,
     work: Annotated[
         bool,
-        typer.Option(
-            "--work/--no-work", help="Carry out runs in this process too, or leave that to workers."
-        ),
+        typer.Option("--work/--no-work", help="Carry out runs in this process too, or only in workers."),
     ] = True,
     metrics: MetricsOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Add items to a batch, carry out its runs, and show how far it is.
+    """Add items to a batch, carry out its runs, and show the progress.
 
-    A key that is known is skipped, so the same command goes on where it was.
+    Items whose key is already in the batch are skipped, so running the same command again continues where it
+    stopped.
 
     Examples:
 
@@ -103,11 +120,11 @@ def worker(
     file: FileArgument,
     at: AtOption = None,
     until_done: Annotated[
-        bool, typer.Option("--until-done", help="End when no run waits or runs any more.")
+        bool, typer.Option("--until-done", help="Exit when no run is waiting or running any more.")
     ] = False,
     metrics: MetricsOption = None,
 ) -> None:
-    """Carry out runs of a batch, until SIGTERM or Ctrl-C. SIGTERM lets those that run come to their end.
+    """Carry out runs of a batch until SIGTERM or Ctrl-C. After SIGTERM, the current runs are finished first.
 
     Examples:
 
@@ -126,12 +143,12 @@ def worker(
 
 def show_(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The name of the batch. Without: list them.")
+        str | None, typer.Argument(metavar="NAME", help="The name of the batch. Without it, all are listed.")
     ] = None,
     at: AtOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show how far a batch is, what failed, and what is unknown; without a name, list the batches."""
+    """Show the progress of a batch, its failed runs, and runs of unknown cost. Without a name, list the batches."""
     if name is None:
         _list(at, json=json)
         return
@@ -139,7 +156,7 @@ def show_(
     async def look(opened: "OpenBatch[Any]") -> tuple["Progress", list[dict[str, Any]], list[Any]]:
         return await opened.refresh(), await opened.unknown(), await opened.first("failed", _FEW)
 
-    progress, unknown, failed = _with(name, at, look)
+    progress, unknown, failed = _run_on_batch(name, at, look)
     if json:
         show_json(
             {
@@ -159,12 +176,12 @@ def show_(
             f" session {each['session_id']}"
         )
     if unknown:
-        note(f"Say what they cost: toolwire batch reconcile {name} KEY --cost DOLLARS")
+        note(f"Record what they cost: toolwire batch reconcile {name} KEY --cost DOLLARS")
 
 
 def cancel(name: NameArgument, at: AtOption = None, json: JsonOption = False) -> None:
-    """Cancel a batch: nothing begins any more, and what runs is stopped. Returns when all of it has ended."""
-    _show_progress(name, _with(name, at, lambda opened: opened.cancel()), json=json)
+    """Cancel a batch: start no more runs, and stop the current ones. Returns when all of them have ended."""
+    _show_progress(name, _run_on_batch(name, at, lambda opened: opened.cancel()), json=json)
 
 
 def retry(
@@ -172,9 +189,16 @@ def retry(
     at: AtOption = None,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", help="failed, refused, cancelled, unknown, done. Default: the first three."),
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help="Runs in this state: failed, refused, cancelled, unknown or done. Repeatable. "
+            "Default: the first three.",
+        ),
     ] = None,
-    key: Annotated[list[str] | None, typer.Option("--key", help="Only this run. Repeatable.")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option("--key", metavar="KEY", help="Only this run. Repeatable.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Queue ended runs again. A worker, or `run`, carries them out."""
@@ -189,23 +213,28 @@ def retry(
         note(f"{await opened.retry(states, keys=key)} runs are queued again")
         return opened.progress
 
-    _show_progress(name, _with(name, at, queue), json=json)
+    _show_progress(name, _run_on_batch(name, at, queue), json=json)
 
 
 def reconcile(  # noqa: PLR0917 - as above
     name: NameArgument,
-    key: Annotated[str | None, typer.Argument(help="The run. Without: list what is unknown.")] = None,
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="The key of the run. Without it, `show` is run.")
+    ] = None,
     at: AtOption = None,
     cost: Annotated[
-        str | None, typer.Option("--cost", metavar="DOLLARS", help="What it cost: 0 for nothing.")
+        str | None, typer.Option("--cost", metavar="DOLLARS", help="The cost of the run; 0 for nothing.")
     ] = None,
     reserved: Annotated[
-        bool, typer.Option("--reserved", help="Book all that was reserved: the most that it may have cost.")
+        bool,
+        typer.Option(
+            "--reserved", help="Record the reserved amount, which is the most that it can have cost."
+        ),
     ] = False,
     again: Annotated[bool, typer.Option("--retry", help="Queue the run again.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Say what runs cost whose worker was lost, so that their money is no longer held.
+    """Record the cost of a run whose worker was lost, so that no money stays reserved for it.
 
     Examples:
 
@@ -217,7 +246,7 @@ def reconcile(  # noqa: PLR0917 - as above
         show_(name, at, json=json)
         return
     if (cost is None) != reserved:
-        raise UsageError("say what the run cost: either --cost DOLLARS (0 for nothing) or --reserved")
+        raise UsageError("give the cost of the run: either --cost DOLLARS (0 for nothing) or --reserved")
 
     async def decide(opened: "OpenBatch[Any]") -> "Progress":
         try:
@@ -227,13 +256,13 @@ def reconcile(  # noqa: PLR0917 - as above
         note(f"{key}: ${booked} booked")
         return opened.progress
 
-    _show_progress(name, _with(name, at, decide), json=json)
+    _show_progress(name, _run_on_batch(name, at, decide), json=json)
 
 
 def export(
     name: NameArgument,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="results.jsonl or results.csv; - is JSON lines on stdout.")
+        Path, typer.Argument(metavar="FILE", help="results.jsonl or results.csv; - for JSON lines on stdout.")
     ],
     at: AtOption = None,
 ) -> None:
@@ -258,16 +287,16 @@ def export(
                     rows.writerow({**cells, "output": jsons.dumps(values["output"], ensure_ascii=False)})
         return count
 
-    note(f"{_with(name, at, write)} runs written")
+    note(f"{_run_on_batch(name, at, write)} runs written")
 
 
 def _create(file: Path) -> TextIO:
-    """Open a file for results. Half a surrogate pair, which is no valid text, becomes a question mark."""
+    """Open a file for results. A lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
     return file.open("w", encoding="utf-8", errors="replace", newline="")
 
 
 def _to_line(values: dict[str, Any], encoding: str) -> str:
-    """Write JSON on one line, escaped if the target cannot keep a character of it."""
+    """Return JSON on one line, with escapes if the encoding of the target lacks a character."""
     line = jsons.dumps(values, ensure_ascii=False)
     try:
         line.encode(encoding)
@@ -277,7 +306,7 @@ def _to_line(values: dict[str, Any], encoding: str) -> str:
 
 
 def _choose_exit_code(progress: "Progress") -> int:
-    """Return the exit code for how far a batch is."""
+    """Return the exit code for the final progress of a batch."""
     if progress.unknown:
         return SOME_UNKNOWN
     return SOME_FAILED if progress.failed or progress.refused or progress.cancelled else 0
@@ -320,8 +349,10 @@ def _import() -> Any:
     return package
 
 
-def _with(name: str, at: str | None, act: Callable[["OpenBatch[Any]"], Coroutine[Any, Any, Any]]) -> Any:
-    """Do something with a batch that is there, without its user's file."""
+def _run_on_batch(
+    name: str, at: str | None, act: Callable[["OpenBatch[Any]"], Coroutine[Any, Any, Any]]
+) -> Any:
+    """Open an existing batch, which does not need the user's file, and return what `act` returns for it."""
     _import()
     from toolwire.batch.opened import open_existing  # noqa: PLC0415 - as above
 
@@ -400,7 +431,7 @@ def _list(at: str | None, *, json: bool) -> None:
     if json:
         show_json(names)
     elif not names:
-        note("there are no batches here")
+        note("There are no batches.")
     else:
         from rich.table import Table  # noqa: PLC0415 - heavy
 
@@ -419,6 +450,6 @@ def _show_progress(name: str, progress: "Progress", *, json: bool) -> None:
 
 batch_app = make_app(
     "batch",
-    "Many runs on one machine or many: progress, budget, results.",
+    "Carry out many runs, on one machine or several: progress, budget, results.",
     (run, worker, show_, cancel, retry, reconcile, export),
 )

@@ -1,4 +1,4 @@
-"""Shows how far a batch is: a live screen on a terminal, plain lines elsewhere, JSON lines for scripts."""
+"""Shows the progress of a batch: a live screen on a terminal, plain lines elsewhere, JSON lines for scripts."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ _STATES: Final = ("done", "failed", "unknown", "refused", "cancelled", "running"
 
 
 def describe(name: str, progress: "Progress") -> str:
-    """Say in one line how far a batch is."""
+    """Describe the progress of a batch in one line."""
     held = f", ${progress.reserved} reserved" if progress.reserved else ""
     counts = _count_states(progress) or "no runs"
     return f"{name}: {counts}; ${progress.spent} spent{_format_budget(progress)}{held}"
@@ -56,14 +56,14 @@ def _format_budget(progress: "Progress") -> str:
 
 
 class Rate:
-    """Runs a second, over the last minute, and when the rest is done at that rate."""
+    """Measures how many runs end per second, over the last minute, and estimates the time left."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: deque[tuple[float, int]] = deque()
 
-    def see(self, ended: int) -> None:
-        """Take note of how many have ended by now."""
+    def record(self, ended: int) -> None:
+        """Record how many runs have ended by now."""
         now = self._clock()
         self._seen.append((now, ended))
         while self._seen and now - self._seen[0][0] > _RECENT:
@@ -71,14 +71,14 @@ class Rate:
 
     @property
     def per_second(self) -> float:
-        """Runs a second; 0 as long as nothing is known."""
+        """Runs per second; 0 while nothing is known."""
         if not self._seen:
             return 0.0
         (since, first), (now, last) = self._seen[0], self._seen[-1]
         return (last - first) / (now - since) if now > since else 0.0
 
     def left(self, runs: int) -> str:
-        """Say how long the rest takes; "?" if nobody knows."""
+        """Estimate how long this many runs take; "?" if the rate is unknown."""
         rate = self.per_second
         if runs == 0:
             return "0 s"
@@ -128,7 +128,7 @@ class Screen:
             )
 
     def end(self, progress: "Progress") -> None:
-        """Show how it ended."""
+        """Show the final progress."""
         if self._json:
             typer.echo(json.dumps({"batch": self._name, "progress": progress.to_dict()}))
             return
@@ -142,7 +142,7 @@ class Screen:
         from rich.table import Table  # noqa: PLC0415 - heavy
         from rich.text import Text  # noqa: PLC0415 - heavy
 
-        self._rate.see(progress.ended)
+        self._rate.record(progress.ended)
         line = Table.grid(padding=(0, 2))
         line.add_row(
             Text(self._name, style="bold"),
@@ -154,7 +154,7 @@ class Screen:
         workers = (
             f"{progress.workers} workers"
             if progress.workers
-            else "no worker: start one, toolwire batch worker"
+            else "no worker: start one with toolwire batch worker"
         )
         money = f"${progress.spent}{_format_budget(progress)} spent, ${progress.reserved} reserved"
         return Group(
