@@ -206,8 +206,11 @@ def test_stopped_tools_and_higher_prices_are_shown(ledger):
         "search is stopped: a call cost $0.0300, and $0.0100 was reserved (toolwire catalog accept id-search)"
         in shown
     )
-    assert "draw asks $0.0200, and $0.0100 is accepted (toolwire catalog accept id-draw)" in shown
-    assert "draw (quick) asks $0.0060, and $0.0050 is accepted (toolwire catalog accept id-draw)" in shown
+    assert "draw now costs $0.0200, and only $0.0100 is accepted (toolwire catalog accept id-draw)" in shown
+    assert (
+        "draw (quick) now costs $0.0060, and only $0.0050 is accepted (toolwire catalog accept id-draw)"
+        in shown
+    )
     report = json.loads(catalog("spend", "--json"))
     assert [each["tool"] for each in report["stopped"]] == ["search"]
     raised = [(each["action"], each["asked_micros"]) for each in report["raised_prices"]]

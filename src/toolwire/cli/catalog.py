@@ -36,7 +36,7 @@ _LONGEST: Final = 300
 
 
 class By(StrEnum):
-    """The groups of the sums."""
+    """How the sums are grouped."""
 
     TOOL = "tool"
     DAY = "day"
@@ -99,9 +99,7 @@ def spend(  # noqa: PLR0917 - typer takes them by position
 def reconcile(  # noqa: PLR0917
     call: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[ID]", help="The call, or the first characters of its id.", show_default=False
-        ),
+        typer.Argument(metavar="ID", help="The call, or the first characters of its id.", show_default=False),
     ] = None,
     ledger: LedgerOption = None,
     charged: Annotated[
@@ -115,7 +113,7 @@ def reconcile(  # noqa: PLR0917
         typer.Option("--amount", metavar="DOLLARS", help="The cost. Default: the reserved amount."),
     ] = None,
     all_not_charged: Annotated[
-        bool, typer.Option("--all-not-charged", help="Release the money of all unknown calls.")
+        bool, typer.Option("--all-not-charged", help="Release the money reserved for all unknown calls.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -155,11 +153,14 @@ def reconcile(  # noqa: PLR0917
 
 
 def accept(
-    name: Annotated[str, typer.Argument(metavar="TOOL|ENTRY", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="TOOL|ENTRY", help="The tool, or the id of its entry.", show_default=False),
+    ],
     price: Annotated[
         str | None,
         typer.Option(
-            "--price", metavar="DOLLARS", help="The highest price to pay. Default: the price now asked."
+            "--price", metavar="DOLLARS", help="The highest price to pay. Default: the current price."
         ),
     ] = None,
     action: Annotated[
@@ -167,7 +168,7 @@ def accept(
         typer.Option(
             "--action",
             metavar="ACTION",
-            help="Only the price of this action, if actions have their own. Default: all that are waiting.",
+            help="Only the price of this action, if actions have their own. Default: all raised or unknown prices.",
         ),
     ] = None,
     ledger: LedgerOption = None,
@@ -206,7 +207,7 @@ def accept(
 
 
 def _find_entry(opened: "SqlLedger", name: str) -> tuple[str, str]:
-    """Find the entry that a name stands for, and its tool; of several, the one that waits to be accepted."""
+    """Find the entry with this name, and its tool. Of several, choose the one that waits to be accepted."""
     found, waiting = opened.find(name), _find_waiting(opened)
     if not found:
         names = ", ".join(sorted(set(waiting.values())))
@@ -221,7 +222,7 @@ def _find_entry(opened: "SqlLedger", name: str) -> tuple[str, str]:
 def _new_prices(
     opened: "SqlLedger", entry: str, wanted: int | None, action: str | None
 ) -> dict[str, tuple[int | None, int]]:
-    """Return the prices of an entry to change, by action: the accepted one and the new one."""
+    """Return the prices of an entry to change, by action: each with the price accepted before, and the new one."""
     known = {each.variant: each for each in opened.prices() if each.entry_id == entry}
     unpriced = {each.variant: each for each in opened.unpriced() if each.entry_id == entry}
     waiting = {variant for variant, each in known.items() if each.offered > each.price} | unpriced.keys()
@@ -317,7 +318,7 @@ def check(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Test a profile with its API: read the list, show how it is understood, report mistakes. Buys nothing.
+    """Test a profile against its API: fetch the list, show how it is read, report mistakes. Buys nothing.
 
     Examples:
 
@@ -465,7 +466,7 @@ def _show(profile: "Profile", checked: "Checked") -> None:
         parameters = describe_parameters(definition) if definition else []
         _line(f"  parameters: {', '.join(parameters) or 'none'}")
     if checked.call_request is not None:
-        _heading("a call of it would be")
+        _heading("request of a call")
         _show_request(checked.call_request)
     if checked.balance is not None:
         _heading("balance")
@@ -545,6 +546,6 @@ def _as_json(checked: "Checked") -> dict[str, Any]:
 
 catalog_app = make_app(
     "catalog",
-    "Paid tools of a REST catalogue: their costs, prices and profiles.",
+    "Manage the paid tools of a REST catalogue: costs, prices and profiles.",
     (spend, reconcile, accept, pin, check, schema),
 )

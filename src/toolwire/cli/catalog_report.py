@@ -145,8 +145,8 @@ def show_report(report: Report) -> None:
     for price in report.raised:
         name, entry = markup(one_line(name_price(price))), _quote_entry(price.entry_id)
         console.print(
-            f"\n[yellow]{name} asks {format_dollars(price.offered)}[/], and {format_dollars(price.price)} is"
-            f" accepted (toolwire catalog accept {entry})",
+            f"\n[yellow]{name} now costs {format_dollars(price.offered)}[/], and only {format_dollars(price.price)}"
+            f" is accepted (toolwire catalog accept {entry})",
             soft_wrap=True,
         )
 
@@ -202,7 +202,7 @@ def _show_sums(by: Grouping, sums: list[Total]) -> None:
 
 
 def _fill_days(sums: list[Total]) -> list[Total]:
-    """Fill in the days without a call, as far as they are shown."""
+    """Add the days without a call, if they are among the days shown."""
     known = {each.name: each for each in sums}
     return [known.get(day) or Total(day, 0, 0, 0, 0) for day in list_days(known, MOST_LINES)]
 
