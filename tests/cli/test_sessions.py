@@ -85,7 +85,7 @@ def test_list_is_about_the_current_directory(tmp_path):
     assert SESSION in run("list", "/work")
     assert OTHER not in run("list", "/work")
     assert json.loads(run("list", "--json")) == []
-    assert "leave out the directory" in run("list", "/work", "--all", code=2)
+    assert "exclude each other" in run("list", "/work", "--all", code=2)
 
 
 def test_show_prints_the_conversation(place):
@@ -138,7 +138,7 @@ def test_search_has_filters_on_disk(tmp_path):
     store = f"sqlite:{tmp_path / 's.db'}"
     run("import", "--all", "--store", store)
     error = run("search", "-a", "x", "--tool", "Bash", "--since", "7d", "--store", store, code=2)
-    assert "--since, --tool: a search in a store has no such filter" in error
+    assert "--since, --tool: only a search on disk has this filter" in error
     assert "--since takes 12h, 7d, 4w or a date" in run("search", "x", "--since", "soon", code=2)
 
 
@@ -165,7 +165,7 @@ def test_export_into_a_folder_has_the_subagents(place, tmp_path):
     run("export", SESSION, "-o", folder, *place)
     assert (folder / SESSION / "subagents" / "agent-a1.jsonl").exists()
     done = CliRunner().invoke(sessions_app, ["export", SESSION, "-o", str(tmp_path / "x.jsonl"), *place])
-    assert "Subagents are not in it (1): name a folder" in done.stderr
+    assert "The file does not include 1 subagent: export to a folder" in done.stderr
 
 
 def test_cost_of_one_session(place):
@@ -174,7 +174,7 @@ def test_cost_of_one_session(place):
     assert "the CLI has recorded no cost" in run("cost", SESSION, *place)
     found = json.loads(run("cost", OTHER, "--json", *place))
     assert (found["cost_usd"], found["input_tokens"], found["is_estimate"]) == (0.5, 7, False)
-    assert "--by, --plot: only for several sessions" in run(
+    assert "--by, --plot cannot be used with the cost of a single session" in run(
         "cost", OTHER, "--by", "day", "--plot", "x.svg", *place, code=2
     )
 
@@ -249,7 +249,7 @@ def test_prune_only_shows_unless_yes(tmp_path, config):
     assert not list(config.rglob(f"{OTHER}.jsonl"))
     assert list((tmp_path / "old").rglob(f"{OTHER}.jsonl"))
     assert json.loads(run("prune", "-a", "--max-size", "1G", "--json")) == {"dry_run": True, "sessions": []}
-    assert "name what to delete" in run("prune", code=2)
+    assert "choose what to delete" in run("prune", code=2)
     assert "--max-size takes a size" in run("prune", "--max-size", "big", code=2)
     assert "--older-than takes 12h, 30d or 8w" in run("prune", "--older-than", "-3", code=2)
 

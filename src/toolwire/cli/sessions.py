@@ -1,6 +1,6 @@
 """`toolwire sessions`: the command group for past conversations, on disk and in stores.
 
-Where sessions are is in `sessions_place`, how they are shown in `sessions_report` and `sessions_cost`.
+`sessions_place` finds and changes sessions; `sessions_report` and `sessions_cost` print them.
 """
 
 import io
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 SessionArgument = Annotated[
     str,
     typer.Argument(
-        metavar="SESSION", help="The id of the session, or the beginning of it.", show_default=False
+        metavar="SESSION", help="The id of the session, or its first characters.", show_default=False
     ),
 ]
 DirectoryArgument = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[DIRECTORY]",
+        metavar="DIRECTORY",
         help="Sessions of this directory and its git worktrees. Default: the current one.",
         show_default=False,
     ),
@@ -65,17 +65,18 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="STORE",
-        help="A store in place of the disk: sqlite:FILE, postgresql://..., redis://...",
+        help="Use a store instead of the disk: sqlite:FILE, postgresql://..., redis://...",
         show_default=False,
     ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", metavar="WHEN", help="12h, 7d, 4w (today included), or 2026-11-01, in UTC."),
-]
-UntilOption = Annotated[
-    str | None, typer.Option("--until", metavar="WHEN", help="The same, for the end of the time.")
+    typer.Option(
+        "--since",
+        metavar="WHEN",
+        help="Only since then: 12h, 7d, 4w (today included), or 2026-11-01, in UTC.",
+    ),
 ]
 
 
@@ -88,7 +89,7 @@ class Format(StrEnum):
 
 
 class By(StrEnum):
-    """The groups of the costs."""
+    """How the costs are grouped."""
 
     SESSION = "session"
     DAY = "day"
@@ -100,14 +101,16 @@ class By(StrEnum):
 def list_(  # noqa: PLR0917 - typer takes them by position
     directory: DirectoryArgument = None,
     everything: AllOption = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="So many; 0 for all.")] = 20,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Leave out so many of the newest.")] = 0,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only with this tag.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="How many to show; 0 for all.")] = 20,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Skip this many of the newest.")] = 0,
+    tag: Annotated[
+        str | None, typer.Option("--tag", metavar="TAG", help="Only sessions with this tag.")
+    ] = None,
     store: StoreOption = None,
     config_dir: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List sessions, newest first. On a terminal the first characters of their ids, in a pipe the whole ids.
+    """List sessions, newest first. Ids are shortened on a terminal, and complete in a pipe.
 
     Examples:
 
@@ -138,10 +141,10 @@ def list_(  # noqa: PLR0917 - typer takes them by position
 def show(  # noqa: PLR0917
     session: SessionArgument,
     full: Annotated[
-        bool, typer.Option("--full", help="Also thinking, all output of tools, and subagents.")
+        bool, typer.Option("--full", help="Also show thinking, all output of tools, and subagents.")
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, help="Only so many of the last messages.")
+        int, typer.Option("--limit", "-n", min=0, help="Show only this many of the last messages; 0 for all.")
     ] = 0,
     directory: DirectoryOption = None,
     store: StoreOption = None,
@@ -175,31 +178,36 @@ def show(  # noqa: PLR0917
 
 def search(  # noqa: PLR0917
     words: Annotated[
-        list[str], typer.Argument(metavar="WORDS...", help="All of them; 'in quotes' is a phrase.")
+        list[str], typer.Argument(metavar="WORD", help="Words that must all occur; 'in quotes' for a phrase.")
     ],
     directory: DirectoryOption = None,
     everything: AllOption = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="So many; 0 for all.")] = 20,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only with this tag.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="How many to show; 0 for all.")] = 20,
+    tag: Annotated[
+        str | None, typer.Option("--tag", metavar="TAG", help="Only sessions with this tag.")
+    ] = None,
     since: SinceOption = None,
-    until: UntilOption = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="WHEN", help="Only before this time. As for --since."),
+    ] = None,
     tool: Annotated[
         str | None,
         typer.Option("--tool", metavar="TOOL", help="Only calls of this tool; mcp__shop__* for several."),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="MODEL", help="Only answers of models with this in their name."),
+        typer.Option("--model", metavar="MODEL", help="Only messages of models whose name contains this."),
     ] = None,
     branch: Annotated[
         str | None, typer.Option("--branch", metavar="BRANCH", help="Only messages on this git branch.")
     ] = None,
-    output: Annotated[bool, typer.Option("--output", help="Also search in what tools returned.")] = False,
+    output: Annotated[bool, typer.Option("--output", help="Also search the output of tools.")] = False,
     store: StoreOption = None,
     config_dir: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Search in what was said, best first. The first search reads all transcripts, later ones only what is new.
+    """Search messages, best matches first. The first search reads all transcripts, later ones only new entries.
 
     Exits with 1 if nothing was found.
 
@@ -242,23 +250,30 @@ def export(  # noqa: PLR0917
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE|FOLDER", help="Where to. Default: stdout.", show_default=False
+            "--output",
+            "-o",
+            metavar="FILE|FOLDER",
+            help="Where to write. Default: stdout.",
+            show_default=False,
         ),
     ] = None,
     format: Annotated[
         Format | None,
         typer.Option(
-            "--format", "-f", help="Default: by the name of the file, else markdown.", show_default=False
+            "--format",
+            "-f",
+            help="The format. Default: by the ending of the file, or else markdown.",
+            show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     directory: DirectoryOption = None,
     store: StoreOption = None,
     config_dir: ConfigOption = None,
 ) -> None:
-    """Export a session: Markdown or one HTML page to read, or JSONL, with which it resumes elsewhere.
+    """Export a session: as Markdown or one HTML page to read, or as JSONL to resume it elsewhere.
 
-    JSONL into a folder has the subagents beside it, as Claude Code keeps them.
+    JSONL in a folder includes the subagents, in separate files as Claude Code stores them.
 
     Examples:
 
@@ -281,17 +296,17 @@ def export(  # noqa: PLR0917
         chosen = exports.choose_format(goal, format)
         target = goal / f"{found.session_id}{exports.SUFFIXES[chosen]}" if goal.is_dir() else goal
         if target.exists() and not force:
-            raise UsageError(f"{target} is there already; --force replaces it")
+            raise UsageError(f"{target} already exists; --force replaces it")
         with show_progress("Exporting") as move:
             written = exports.write_export(found, goal, chosen, move)
         beside = len(found.subagents) if chosen == "jsonl" and not goal.is_dir() else 0
     typer.echo(plain(f"Wrote {written} ({size(written.stat().st_size)})"))
     if beside:
-        note(f"Subagents are not in it ({beside}): name a folder to have them too")
+        note(f"The file does not include {count(beside, 'subagent')}: export to a folder to include them")
 
 
 def _write_to_stdout(pieces: Iterator[bytes]) -> None:
-    """Write bytes exactly, but for what would act on a terminal."""
+    """Write bytes as they are; on a terminal, without control characters."""
     if sys.stdout.isatty():
         for piece in pieces:
             typer.echo(plain(piece.decode(errors="replace")), nl=False)
@@ -306,7 +321,7 @@ def cost(  # noqa: PLR0917
     session: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SESSION]", help="Only this one: its id, or the beginning of it.", show_default=False
+            metavar="SESSION", help="Only this session: its id, or its first characters.", show_default=False
         ),
     ] = None,
     directory: DirectoryOption = None,
@@ -315,19 +330,22 @@ def cost(  # noqa: PLR0917
         By | None, typer.Option("--by", help="Group by this. Default: by day, then by model.")
     ] = None,
     since: SinceOption = None,
-    until: UntilOption = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="WHEN", help="Only up to this day, included. As for --since."),
+    ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE.svg", help="Also draw a picture.", show_default=False),
+        typer.Option("--plot", metavar="FILE.svg", help="Also draw a chart.", show_default=False),
     ] = None,
     store: StoreOption = None,
     config_dir: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what sessions have cost, over all their resumes and with their subagents.
+    """Show the cost of sessions, including all their resumes and subagents.
 
-    Dollars are those that Claude Code recorded. Where it could not (it was killed, or still runs), there are tokens
-    only, and a + stands behind the dollars.
+    The dollars are those that Claude Code recorded. Where it did not (it was killed, or still runs), only tokens
+    are known, and a + after the dollars means that the cost is higher.
 
     Examples:
 
@@ -345,7 +363,7 @@ def cost(  # noqa: PLR0917
     if session is not None:
         given = {"--all": everything, "--by": by, "--since": since, "--until": until, "--plot": plot}
         if wrong := [name for name, value in given.items() if value]:
-            raise UsageError(f"{', '.join(wrong)}: only for several sessions, not for one")
+            raise UsageError(f"{', '.join(wrong)} cannot be used with the cost of a single session")
         with _open_to_find(store, directory, config_dir) as place:
             single = read_cost(place.open(place.find(session)))
         if json:
@@ -371,7 +389,7 @@ def cost(  # noqa: PLR0917
 
 def rename(  # noqa: PLR0917
     session: SessionArgument,
-    title: Annotated[str, typer.Argument(metavar="TITLE", show_default=False)],
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="The new title.", show_default=False)],
     directory: DirectoryOption = None,
     store: StoreOption = None,
     config_dir: ConfigOption = None,
@@ -393,14 +411,16 @@ def tag(  # noqa: PLR0917
     session: SessionArgument,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[TAG]", help="Without one, the tag is removed.", show_default=False),
+        typer.Argument(
+            metavar="TAG", help="The new tag. Without it, the tag is removed.", show_default=False
+        ),
     ] = None,
     directory: DirectoryOption = None,
     store: StoreOption = None,
     config_dir: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Give a session a tag in place of the one it had, or remove it.
+    """Give a session a tag, which replaces the one it had, or remove its tag.
 
     Examples:
 
@@ -422,7 +442,7 @@ def fork(  # noqa: PLR0917
         typer.Option(
             "--up-to",
             metavar="UUID",
-            help="Only up to this message (show --json has them).",
+            help="Only up to this message (`show --json` lists their ids).",
             show_default=False,
         ),
     ] = None,
@@ -451,11 +471,13 @@ def delete(  # noqa: PLR0917
     sessions: Annotated[
         list[str],
         typer.Argument(
-            metavar="SESSION...", help="Their ids, or the beginnings of them.", show_default=False
+            metavar="SESSION", help="The ids of the sessions, or their first characters.", show_default=False
         ),
     ],
     yes: YesOption = False,
-    force: Annotated[bool, typer.Option("--force", help="Even while a CLI has it open.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete a session even while a CLI has it open.")
+    ] = False,
     directory: DirectoryOption = None,
     store: StoreOption = None,
     config_dir: ConfigOption = None,
@@ -487,12 +509,14 @@ def delete(  # noqa: PLR0917
 def import_(  # noqa: PLR0917
     store: Annotated[
         str,
-        typer.Option("--store", metavar="STORE", help="Where to: sqlite:FILE, postgresql://..., redis://..."),
+        typer.Option(
+            "--store", metavar="STORE", help="The store: sqlite:FILE, postgresql://..., redis://..."
+        ),
     ],
     sessions: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SESSION...]", help="Their ids, or the beginnings of them.", show_default=False
+            metavar="SESSION", help="The ids of the sessions, or their first characters.", show_default=False
         ),
     ] = None,
     directory: DirectoryOption = None,
@@ -500,9 +524,9 @@ def import_(  # noqa: PLR0917
     config_dir: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Copy sessions from disk into a store: only what it lacks is added, so that it can be run again.
+    """Copy sessions from disk into a store. Only missing entries are added, so it can be repeated.
 
-    Without ids: all sessions of the current directory (--directory: of another one, --all: of all).
+    Without ids, all sessions of the current directory are copied (--directory: of another one, --all: of all).
 
     Examples:
 
@@ -530,7 +554,7 @@ def import_(  # noqa: PLR0917
             for number, each in enumerate(chosen, 1):
                 try:
                     target.add(each, scope)
-                except OSError as error:  # one that cannot be read must not keep the others out
+                except OSError as error:  # one that cannot be read must not prevent the import of the others
                     failed[each] = str(error)
                 if move is not None:
                     move(number, len(chosen))
@@ -550,16 +574,23 @@ def prune(  # noqa: PLR0917
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than", metavar="AGE", help="Not written for so long: 30d, 8w.", show_default=False
+            "--older-than",
+            metavar="AGE",
+            help="Delete those last written longer ago than this: 30d, 8w.",
+            show_default=False,
         ),
     ] = None,
     keep: Annotated[
-        int | None, typer.Option("--keep", min=0, help="All but so many of the newest.", show_default=False)
+        int | None,
+        typer.Option("--keep", min=0, help="Delete all but this many of the newest.", show_default=False),
     ] = None,
     max_size: Annotated[
         str | None,
         typer.Option(
-            "--max-size", metavar="SIZE", help="The oldest, until 500MB, 2G are left.", show_default=False
+            "--max-size",
+            metavar="SIZE",
+            help="Delete the oldest until at most this is left: 500MB, 2G.",
+            show_default=False,
         ),
     ] = None,
     tag: Annotated[
@@ -568,16 +599,19 @@ def prune(  # noqa: PLR0917
     ] = None,
     keep_tag: Annotated[
         list[str] | None,
-        typer.Option("--keep-tag", metavar="TAG", help="Never sessions with this tag. Repeatable."),
+        typer.Option("--keep-tag", metavar="TAG", help="Never delete sessions with this tag. Repeatable."),
     ] = None,
     export_to: Annotated[
         Path | None,
         typer.Option(
-            "--export-to", metavar="FOLDER", help="Copy each into this folder first.", show_default=False
+            "--export-to",
+            metavar="FOLDER",
+            help="Export each session into this folder first.",
+            show_default=False,
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Delete them. Without it they are only shown.")
+        bool, typer.Option("--yes", "-y", help="Delete them. Without it, they are only shown.")
     ] = False,
     directory: DirectoryOption = None,
     everything: AllOption = False,
@@ -586,7 +620,7 @@ def prune(  # noqa: PLR0917
 ) -> None:
     """Delete old sessions from disk by age, number, size or tag. Without --yes it only shows which.
 
-    Sessions that a CLI has open stay. Exits with 1 if one could not be deleted.
+    Sessions that a CLI has open are kept. Exits with 1 if a session could not be deleted.
 
     Examples:
 
@@ -598,7 +632,7 @@ def prune(  # noqa: PLR0917
     from toolwire.sessions.prune import prune_sessions  # noqa: PLC0415
 
     if older_than is None and keep is None and max_size is None and tag is None:
-        raise UsageError("name what to delete: --older-than 30d, --keep 100, --max-size 2G or --tag TAG")
+        raise UsageError("choose what to delete: --older-than 30d, --keep 100, --max-size 2G or --tag TAG")
     scope = _make_scope(directory, everything, config_dir)
     given: dict[str, Any] = {
         "older_than": None if older_than is None else parse_age("--older-than", older_than),
@@ -628,11 +662,18 @@ def prune(  # noqa: PLR0917
 
 
 def doctor(
-    directory: DirectoryArgument = None,
+    directory: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DIRECTORY",
+            help="Only sessions of this directory and its git worktrees. Default: all directories.",
+            show_default=False,
+        ),
+    ] = None,
     config_dir: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Look for damaged and leftover files of sessions, of all directories unless one is named. Changes nothing.
+    """Report damaged and leftover session files, of all directories unless one is named. Changes nothing.
 
     Exits with 1 if there is something to report.
 
@@ -663,7 +704,7 @@ def _make_scope(directory: Path | None, everything: bool, config_dir: Path | Non
     from toolwire.cli.sessions_place import Scope  # noqa: PLC0415
 
     if everything and directory is not None:
-        raise UsageError("--all is about all directories: leave out the directory")
+        raise UsageError("--all and a directory exclude each other")
     if config_dir is not None and not config_dir.is_dir():
         raise UsageError(f"there is no folder {config_dir} (--config-dir)")
     chosen = None if everything else str(directory or Path.cwd())
@@ -688,9 +729,9 @@ def _open_to_find(
 
 
 def _check_terminal() -> None:
-    """Raise `UsageError` where nobody can answer a question."""
+    """Raise `UsageError` if there is no terminal to ask the user on."""
     if not sys.stdin.isatty():
-        raise UsageError("nobody is there to be asked: use --yes")
+        raise UsageError("there is no terminal to ask for confirmation on: use --yes")
 
 
 def _report(text: str, facts: dict[str, Any], *, json: bool) -> None:
@@ -702,6 +743,6 @@ def _report(text: str, facts: dict[str, Any], *, json: bool) -> None:
 
 sessions_app = make_app(
     "sessions",
-    "Past conversations: list, read, search, export, their cost; on disk and in stores.",
+    "List, read, search and export past conversations, on disk or in a store, and show their cost.",
     (list_, show, search, export, cost, rename, tag, fork, delete, import_, prune, doctor),
 )

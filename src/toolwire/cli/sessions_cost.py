@@ -1,4 +1,4 @@
-"""The cost of sessions: as tables with bars, as JSON, and as a picture (SVG)."""
+"""The cost of sessions: as tables with bars, as JSON, and as a chart (SVG)."""
 
 from collections.abc import Sequence
 from html import escape
@@ -50,7 +50,7 @@ def show_report(report: CostReport, groupings: Sequence[CostGrouping]) -> None:
             typer.echo(f"... and {len(rows) - len(kept)} more (--json has all)")
     if report.unreadable:
         typer.echo(
-            f"\n{len(report.unreadable)} sessions cannot be read and are not in it: toolwire sessions doctor"
+            f"\n{len(report.unreadable)} sessions cannot be read and are not included: see toolwire sessions doctor"
         )
 
 
@@ -111,7 +111,7 @@ def _name(report: CostReport, by: CostGrouping, group: CostGroup) -> str:
 
 
 def _fill_days(groups: list[CostGroup], most: int = MOST_LINES) -> list[CostGroup]:
-    """Fill in the days without a session, as far as they are shown."""
+    """Add the days without a session, if they are among the days shown."""
     known = {each.name: each for each in groups}
     return [known.get(day) or CostGroup(day, 0, TokenUsage()) for day in list_days(known, most)]
 
@@ -153,14 +153,14 @@ def _shorten_number(number: int) -> str:
 
 
 def _amount(usage: TokenUsage, groups: Sequence[CostGroup]) -> float:
-    """Return what a bar shows: dollars, or tokens where no dollars are known."""
+    """Return the length of a bar: in dollars, or in tokens if no group has dollars."""
     if any(each.usage.cost_usd for each in groups):
         return usage.cost_usd or 0.0
     return float(usage.tokens)
 
 
 def draw_svg(report: CostReport, by: CostGrouping) -> str:
-    """Draw a bar for each group, as a picture that needs nothing else."""
+    """Draw a bar for each group, as a self-contained SVG file."""
     groups = report.group(by)
     rows = _fill_days(groups, _MOST_BARS)[-_MOST_BARS:] if by == "day" else groups[:_MOST_BARS]
     amounts = [_amount(each.usage, groups) for each in rows]

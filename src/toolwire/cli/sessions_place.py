@@ -34,7 +34,7 @@ _MOST_CANDIDATES: Final = 10
 
 @dataclass(frozen=True)
 class Scope:
-    """Which sessions a command is about: of one directory, or (None) of all; on disk in which folder."""
+    """Which sessions a command uses: those of one directory or (None) of all, and the CLI's folder on disk."""
 
     directory: str | None = None
     config_dir: str | None = None
@@ -42,7 +42,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Filters:
-    """What else a search asks for."""
+    """The filters of a search."""
 
     limit: int = 20
     include_output: bool = False
@@ -69,7 +69,7 @@ class DiskPlace:
         return str(find_config_folder(self._scope.config_dir) / "projects")
 
     def list_rows(self, limit: int, offset: int = 0) -> "list[SDKSessionInfo]":
-        """Return sessions, newest first; all of them for 0."""
+        """Return sessions, newest first; all of them if `limit` is 0."""
         from toolwire.sessions import disk  # noqa: PLC0415
 
         return disk.list_sessions(
@@ -77,7 +77,7 @@ class DiskPlace:
         )
 
     def find(self, beginning: str) -> str:
-        """Return the id of the only session that begins so."""
+        """Return the id of the only session whose id begins like this."""
         from toolwire.sessions import paths  # noqa: PLC0415
 
         folders = paths.find_project_folders(*self._given)
@@ -90,7 +90,7 @@ class DiskPlace:
         return recorded.open_session(session_id, *self._given)
 
     def search(self, query: str, filters: Filters, on_progress: OnProgress) -> "list[SearchHit]":
-        """Return messages with all words of a query, best first."""
+        """Return the messages that contain all words of a query, best matches first."""
         from toolwire.sessions import disk  # noqa: PLC0415
 
         return disk.search_sessions(
@@ -111,7 +111,7 @@ class DiskPlace:
     def report_costs(
         self, since: datetime | None, until: datetime | None, on_progress: OnProgress
     ) -> "CostReport":
-        """Return what the sessions have cost."""
+        """Return the cost of the sessions."""
         from toolwire.sessions.cost import cost_report  # noqa: PLC0415
 
         return cost_report(
@@ -129,7 +129,7 @@ class DiskPlace:
         disk.rename_session(session_id, title, self._scope.directory, config_dir=self._scope.config_dir)
 
     def tag(self, session_id: str, tag: str | None) -> None:
-        """Give a session a tag, or none."""
+        """Give a session a tag, or remove it if `tag` is None."""
         from toolwire.sessions import disk  # noqa: PLC0415
 
         disk.tag_session(session_id, tag, self._scope.directory, config_dir=self._scope.config_dir)
@@ -166,13 +166,13 @@ class StorePlace:
         self._project_of: dict[str, str] = {}
 
     def list_rows(self, limit: int, offset: int = 0) -> "list[SDKSessionInfo]":
-        """Return sessions, newest first; all of them for 0."""
+        """Return sessions, newest first; all of them if `limit` is 0."""
         from toolwire.sessions.store_functions import list_sessions_from_store  # noqa: PLC0415
 
         rows: list[SDKSessionInfo] = []
         for key in self._list_projects():
             found = self._call(
-                list_sessions_from_store, self._within(key), None, limit + offset if limit else None
+                list_sessions_from_store, self._scoped(key), None, limit + offset if limit else None
             )
             self._project_of.update({row.session_id: key for row in found})
             rows += found
@@ -180,20 +180,22 @@ class StorePlace:
         return rows[offset : offset + limit] if limit else rows[offset:]
 
     def find(self, beginning: str) -> str:
-        """Return the id of the only session that begins so."""
+        """Return the id of the only session whose id begins like this."""
         from toolwire.sessions.entries import is_session_id  # noqa: PLC0415
 
         whole = beginning.lower()
         if (
             self._scope.directory is None
             and is_session_id(whole)
-            and (found := self._ask("find_projects", whole))
+            and (found := self._call_if_supported("find_projects", whole))
         ):
             self._project_of[whole] = found[0]
             return whole
         ids: dict[str, str] = {}
         for key in self._list_projects():
-            ids.update({each["session_id"]: key for each in self._ask("list_sessions", key) or []})
+            ids.update(
+                {each["session_id"]: key for each in self._call_if_supported("list_sessions", key) or []}
+            )
         chosen = choose(beginning, list(ids), self.name)
         self._project_of[chosen] = ids[chosen]
         return chosen
@@ -202,23 +204,23 @@ class StorePlace:
         """Load a session."""
         from toolwire.sessions.recorded import load_session  # noqa: PLC0415
 
-        session = self._call(load_session, self._of(session_id), session_id)
+        session = self._call(load_session, self._store_of(session_id), session_id)
         return replace(session, project_key=self._project_of.get(session_id, session.project_key))
 
     def search(self, query: str, filters: Filters, on_progress: OnProgress) -> "list[SearchHit]":
-        """Return messages with all words of a query, best first."""
+        """Return the messages that contain all words of a query, best matches first."""
         del on_progress
         if not callable(getattr(self._store, "search", None)):
             raise NotSupportedError(
                 f"{self.name} has no full-text search; SQLite and Postgres stores have one"
             )
-        asked = {
+        given = {
             f"--{name}": getattr(filters, name)
             for name in ("tag", "since", "until", "tool", "model", "branch")
         }
-        if unknown := [name for name, value in asked.items() if value is not None]:
+        if unknown := [name for name, value in given.items() if value is not None]:
             raise UsageError(
-                f"{', '.join(unknown)}: a search in a store has no such filter, only one on disk"
+                f"{', '.join(unknown)}: only a search on disk has this filter, not one in a store"
             )
         keys = [None] if self._scope.directory is None else self._list_projects()
         hits: list[SearchHit] = []
@@ -235,13 +237,13 @@ class StorePlace:
     def report_costs(
         self, since: datetime | None, until: datetime | None, on_progress: OnProgress
     ) -> "CostReport":
-        """Return what the sessions have cost."""
+        """Return the cost of the sessions."""
         from toolwire.sessions.cost import CostReport, cost_report_from_store  # noqa: PLC0415
 
         whole = CostReport()
         for key in self._list_projects():
             work = partial(cost_report_from_store, since=since, until=until, on_progress=on_progress)
-            report = self._call(work, self._within(key))
+            report = self._call(work, self._scoped(key))
             whole.sessions += report.sessions
             whole.unreadable += report.unreadable
             whole.since, whole.until = report.since, report.until
@@ -251,19 +253,19 @@ class StorePlace:
         """Give a session a title."""
         from toolwire.sessions.store_functions import rename_session_via_store  # noqa: PLC0415
 
-        self._call(rename_session_via_store, self._of(session_id), session_id, title)
+        self._call(rename_session_via_store, self._store_of(session_id), session_id, title)
 
     def tag(self, session_id: str, tag: str | None) -> None:
-        """Give a session a tag, or none."""
+        """Give a session a tag, or remove it if `tag` is None."""
         from toolwire.sessions.store_functions import tag_session_via_store  # noqa: PLC0415
 
-        self._call(tag_session_via_store, self._of(session_id), session_id, tag)
+        self._call(tag_session_via_store, self._store_of(session_id), session_id, tag)
 
     def fork(self, session_id: str, up_to: str | None, title: str | None) -> str:
         """Copy a session; returns the id of the copy."""
         from toolwire.sessions.store_functions import fork_session_via_store  # noqa: PLC0415
 
-        made = self._call(fork_session_via_store, self._of(session_id), session_id, None, up_to, title)
+        made = self._call(fork_session_via_store, self._store_of(session_id), session_id, None, up_to, title)
         return made.session_id
 
     def delete(self, session_id: str, *, force: bool) -> None:
@@ -271,41 +273,41 @@ class StorePlace:
         from toolwire.sessions.store_functions import delete_session_via_store  # noqa: PLC0415
         from toolwire.sessions.types import implements  # noqa: PLC0415
 
-        del force  # nobody has a session in a store open
+        del force  # no CLI has a session in a store open
         if not implements(self._store, "delete"):
             raise NotSupportedError(f"{self.name} cannot delete sessions")
-        self._call(delete_session_via_store, self._of(session_id), session_id)
+        self._call(delete_session_via_store, self._store_of(session_id), session_id)
 
     def add(self, session_id: str, source: Scope) -> None:
-        """Copy a session from disk into the store: what it lacks of it."""
+        """Copy a session from disk into the store. Only missing entries are added."""
         from toolwire.sessions.store_functions import import_session_to_store  # noqa: PLC0415
 
         work = partial(import_session_to_store, directory=source.directory, config_dir=source.config_dir)
         self._call(work, session_id, self._store)
 
     def _list_projects(self) -> "Sequence[str]":
-        """Return the keys of the projects that the command is about."""
+        """Return the keys of the projects whose sessions the command uses."""
         from toolwire.sessions.paths import find_worktrees, project_key_for_directory  # noqa: PLC0415
 
         directory = self._scope.directory
         if directory is not None:
             places = [directory, *find_worktrees(directory)]
             return list(dict.fromkeys(project_key_for_directory(each) for each in places))
-        found: list[str] | None = self._ask("list_projects")
+        found: list[str] | None = self._call_if_supported("list_projects")
         if found is None:
             raise UsageError(f"{self.name} cannot list its projects; name a directory")
         return found
 
-    def _of(self, session_id: str) -> "SessionStore":
+    def _store_of(self, session_id: str) -> "SessionStore":
         """Return the store for the project of a session that was found."""
-        return self._within(self._project_of[session_id])
+        return self._scoped(self._project_of[session_id])
 
-    def _within(self, project_key: str) -> "SessionStore":
+    def _scoped(self, project_key: str) -> "SessionStore":
         from toolwire.sessions.stores.wrappers import ScopedSessionStore  # noqa: PLC0415
 
         return ScopedSessionStore(self._store, project_key=project_key)
 
-    def _ask(self, method: str, *args: Any) -> Any:
+    def _call_if_supported(self, method: str, *args: Any) -> Any:
         """Call a method of the store; None if it has no such method."""
         from toolwire.sessions.types import implements  # noqa: PLC0415
 
@@ -323,11 +325,11 @@ Place = DiskPlace | StorePlace
 
 
 def choose(beginning: str, ids: Sequence[str], where: str) -> str:
-    """Return the only id that begins so. `UsageError` if there is none, or several."""
+    """Return the only id that begins with `beginning`. `UsageError` if there is none, or several."""
     wanted = beginning.strip().lower()
     if _BEGINNING.fullmatch(wanted) is None:
         raise UsageError(
-            f"{plain_line(beginning)!r} is not the id of a session, nor its beginning: "
+            f"{plain_line(beginning)!r} is not the id of a session, or the beginning of one: "
             "`toolwire sessions list` shows them"
         )
     fitting = sorted(each for each in ids if each.lower().startswith(wanted))
@@ -346,7 +348,7 @@ def choose(beginning: str, ids: Sequence[str], where: str) -> str:
 
 @contextlib.contextmanager
 def open_place(store: str | None, scope: Scope, *, create: bool = False) -> Iterator[Place]:
-    """Open the place that a command names. `create`: a SQLite file that is not there yet is made."""
+    """Open the store that a command names, or the disk. `create`: create a missing SQLite file."""
     with _report_failures():
         if store is None:
             yield DiskPlace(scope)
@@ -357,7 +359,7 @@ def open_place(store: str | None, scope: Scope, *, create: bool = False) -> Iter
 
 @contextlib.contextmanager
 def open_store(url: str, scope: Scope, *, create: bool = False) -> Iterator[StorePlace]:
-    """Open a store by its address. `UsageError` if it is none, or an extra is missing."""
+    """Open a store by its URL. `UsageError` if the URL is not valid, or an extra is not installed."""
     from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - heavy
 
     opened, name = _make_store(url, create=create)
@@ -372,7 +374,7 @@ def open_store(url: str, scope: Scope, *, create: bool = False) -> Iterator[Stor
 
 
 def _make_store(url: str, *, create: bool) -> tuple[Any, str]:
-    """Return a store, and how to call it in messages: without its password."""
+    """Return a store, and its name for messages, which has no password."""
     scheme, colon, rest = url.partition(":")
     try:
         match scheme.lower() if colon else "":
@@ -401,7 +403,7 @@ def _load_class(name: str) -> Any:
 
 @contextlib.contextmanager
 def _report_failures() -> Iterator[None]:
-    """Turn what the functions for sessions raise into errors of the command line."""
+    """Turn the exceptions of `toolwire.sessions` into errors of the command line."""
     from toolwire.cli.shared.printing import fail  # noqa: PLC0415
 
     try:
@@ -411,7 +413,7 @@ def _report_failures() -> Iterator[None]:
     except FileNotFoundError as error:
         raise UsageError(_describe(error)) from error
     except TimeoutError as error:
-        fail(str(error) or "it took too long")
+        fail(str(error) or "the operation timed out")
     except OSError as error:
         fail(_describe(error))
     except ValueError as error:

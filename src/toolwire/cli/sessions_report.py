@@ -1,4 +1,4 @@
-"""The reports of `toolwire sessions`: tables of sessions, hits, problems, and a conversation on the terminal.
+"""The reports of `toolwire sessions`: tables of sessions, search hits and problems, and whole conversations.
 
 Everything in a transcript comes from models, tools and web pages, and is made safe for the terminal.
 """
@@ -35,12 +35,12 @@ def as_json(row: Any) -> dict[str, Any]:
 
 
 def shorten_id(session_id: str) -> str:
-    """Return an id as it is in a pipe, and its beginning on a terminal."""
+    """Return the first characters of an id on a terminal, and the whole id in a pipe."""
     return session_id[:_SHORT_ID] if out().is_terminal else session_id
 
 
 def is_narrow() -> bool:
-    """Return True for a terminal on which only the most important columns have room."""
+    """Return True for a terminal that has room only for the most important columns."""
     console = out()
     return console.is_terminal and console.width < _NARROW
 
@@ -70,7 +70,7 @@ def show_sessions(rows: "Sequence[SDKSessionInfo]", *, with_directory: bool) -> 
 
 
 def show_hits(hits: "Sequence[SearchHit]") -> None:
-    """Print what a search has found, grouped by session."""
+    """Print the hits of a search, grouped by session."""
     coloured = has_colours()
     before = ""
     for hit in hits:
@@ -117,7 +117,7 @@ def show_pruned(rows: "Sequence[PrunedSession]") -> None:
 
 
 def show_problems(problems: "Sequence[SessionProblem]") -> None:
-    """Print what is wrong with sessions."""
+    """Print the problems of sessions."""
     coloured = has_colours()
     for each in problems:
         kind = each.kind.replace("_", " ")
@@ -147,7 +147,7 @@ def show_conversation(
 
 
 class _Screen:
-    """Prints the messages of a conversation. Colours are set by hand: rich takes long for long texts."""
+    """Prints the messages of a conversation. It sets colours itself: rich is slow for long texts."""
 
     def __init__(self, *, full: bool) -> None:
         self._colours = has_colours()
@@ -229,7 +229,7 @@ class _Screen:
 
 
 def show_session_json(facts: Mapping[str, Any], messages: Iterable[Any]) -> None:
-    """Print a session as JSON, a message at a time, so that a large one needs no memory."""
+    """Print a session as JSON, a message at a time, so that a large one is never in memory as a whole."""
     head = to_json(dict(facts)).removesuffix("\n}")
     typer.echo(f'{head},\n  "messages": [', nl=False)
     first = True
@@ -241,13 +241,13 @@ def show_session_json(facts: Mapping[str, Any], messages: Iterable[Any]) -> None
 
 
 def make_title(text: str) -> str:
-    """Return a title on one line, safe for a terminal, and not endless."""
+    """Return a title on one line, safe for a terminal, and shortened if it is very long."""
     line = plain_line(" ".join(text[: _LONGEST_TITLE * 4].split()))
     return line if len(line) <= _LONGEST_TITLE else f"{line[:_LONGEST_TITLE]}…"
 
 
 def format_time(milliseconds: int) -> str:
-    """Format a time in UTC; empty if a calendar has no such time."""
+    """Format a time in UTC; empty for a number that is not a valid time."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     except (OverflowError, OSError, ValueError):
