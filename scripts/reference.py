@@ -37,8 +37,8 @@ _MADE = (
 )
 
 _EXAMPLE_FILES = """\
-The examples can be typed one after the other, beside two files. `6f1c2d` is the beginning of a session's id: take
-one of yours. What needs an account, or a server of somebody else's, says so.
+The examples can be run one after the other, in a folder with these two files. `6f1c2d` stands for the first
+characters of a session's id: use one of yours. Examples that need an account or another server are marked.
 
 ```python
 # app.py

@@ -1,4 +1,4 @@
-"""The options of commands that talk to Claude about the tools of targets: `run` and `studio`."""
+"""The options of commands in which Claude uses the tools of targets: `run` and `studio`."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 ScriptOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="The script of the model: a Python file with script = [...]."),
+    typer.Option(metavar="FILE", help="The script of a scripted model: a Python file with script = [...]."),
 ]
 ModelOption = Annotated[str | None, typer.Option(help="Model to use.")]
 SystemOption = Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")]
 AllowOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="RULE", help="Allow without asking: calc, calc.add. Repeatable."),
+    typer.Option(metavar="RULE", help="Allow a server or tool without asking: calc, calc.add. Repeatable."),
 ]
 YesOption = Annotated[
     bool, typer.Option("--yes", "-y", help="Allow all tools of the targets without asking.")
@@ -59,7 +59,7 @@ def agent_options(
     system: str | None,
     cwd: Path | None,
 ) -> dict[str, Any]:
-    """Return arguments of `ClaudeAgentOptions`: only the tools of the servers, unless told otherwise."""
+    """Return arguments of `ClaudeAgentOptions`. Without `builtin`, only the tools of the servers are available."""
     return {
         "allowed_tools": permission_rules(allow or [], servers, yes=yes, builtin=builtin),
         "tools": None if builtin else [],

@@ -1,7 +1,7 @@
 """The application of the command and of its groups.
 
-Errors become messages and exit codes: a user's mistake is a line on stderr, never a traceback. Help shows flags
-without a type.
+Errors become messages and exit codes: a user's mistake is reported in a line on stderr, never with a traceback.
+Help shows flags without a type.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ def _unwrap(error: BaseException) -> BaseException:
 
 
 def _discard_output() -> None:
-    """Let what is still to be written go nowhere: Python would complain about it when it exits."""
+    """Redirect stdout to the null device: Python would report an error when it flushes the rest at exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -83,7 +83,7 @@ def _discard_output() -> None:
 def _report_errors(command: Callable[P, R]) -> Callable[P, R]:
     """Wrap a command so that its errors become messages and exit codes. Bugs still show their traceback.
 
-    With `--json` the message is `{"error": ...}` on stdout, so that a script finds JSON there in any case.
+    With `--json` the message is `{"error": ...}` on stdout, so that a script always finds JSON there.
     """
 
     @functools.wraps(command)

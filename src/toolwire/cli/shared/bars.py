@@ -1,4 +1,4 @@
-"""Tables with bars, as wide as the terminal has room, and the days that they show."""
+"""Tables with bars that fill the width of the terminal, and the days that they show."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MOST_LINES: Final = 31
-"""Rows of a table that are shown at most: the days of a month."""
+"""The most rows of a table that are shown: the days of a month."""
 _WIDEST: Final = 40
 _NARROWEST: Final = 6
 _IN_A_PIPE: Final = 30
@@ -20,7 +20,7 @@ _LIGHT: Final = "░"
 
 
 def list_days(known: Collection[str], most: int) -> list[str]:
-    """Return the days (as 2026-11-01), with those between them as far as `most` of the last ones are shown."""
+    """Return the known days (as 2026-11-01) in order. Days missing among the last `most` ones are added."""
     try:
         last = date.fromisoformat(max(day for day in known if day[:1].isdigit()))
     except ValueError:
@@ -66,7 +66,7 @@ def _measure_room(cells: Sequence[Sequence[str]]) -> int:
 
 
 def draw_bar(amount: float, most: float, width: int, light_amount: float = 0) -> str:
-    """Draw a bar as rich markup: dark for an amount, and light for another one behind it."""
+    """Draw a bar as rich markup: dark for an amount, followed by a light part for another one."""
     if not most:
         return ""
     eighths = round(amount * width * 8 / most)

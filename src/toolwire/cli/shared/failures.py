@@ -1,6 +1,6 @@
 """Shows on stderr what the log says about failures: warnings, or the place where a user's tool failed.
 
-The model, and so the result of a call, gets only the exception's text. The file and line, or with
+The result of a call, which the model sees, has only the exception's text. The file and line, or with
 `--debug` the traceback, are for the author.
 """
 
@@ -33,7 +33,7 @@ class _Failures(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is None and not record.exc_text:  # with a secret in it, the record has only the text
+        if error is None and not record.exc_text:  # if it contained a secret, the record has only a text
             return
         if error is None or self._debug:
             self._show(plain(record.exc_text or format_traceback(error)))

@@ -1,4 +1,4 @@
-"""Prints tables, JSON, notes and errors for the commands, and has their exit codes.
+"""Prints tables, JSON, notes and errors for the commands, and defines their exit codes.
 
 Text of servers and models is made safe first: control characters are replaced, and none of it is read as markup.
 """
@@ -70,7 +70,7 @@ def to_json(value: Any) -> str:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         return json.dumps(value, indent=2)
-    # Control characters that JSON allows would act on a terminal. Escaped, they mean the same.
+    # JSON allows control characters that a terminal would obey. Escaped, they mean the same.
     return "\n".join(line if line.isprintable() else _escape(line) for line in text.split("\n"))
 
 

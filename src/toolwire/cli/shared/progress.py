@@ -1,4 +1,4 @@
-"""Shows on a terminal how far long work is, on stderr and only if it takes a while. Says nothing elsewhere."""
+"""Shows the progress of work that takes a while, on stderr, and only if that is a terminal."""
 
 import sys
 import threading
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Final, TextIO
 
 _PATIENCE: Final = 0.5  # seconds before anything is shown
-_EVERY: Final = 0.1
+_EVERY: Final = 0.1  # seconds between two updates of a line
 
 
 @contextmanager
 def show_progress(text: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Give a function `(done, total)` that moves a bar; None where no terminal could show it."""
+    """Yield a function `(done, total)` that moves a bar; None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -22,10 +22,10 @@ def show_progress(text: str) -> Iterator[Callable[[int, int], None] | None]:
 
     bar = Progress(console=Console(stderr=True), transient=True)
     task = bar.add_task(text, total=None)
-    begun = time.monotonic()
+    started = time.monotonic()
 
     def move(done: int, total: int) -> None:
-        if not bar.live.is_started and time.monotonic() - begun >= _PATIENCE:
+        if not bar.live.is_started and time.monotonic() - started >= _PATIENCE:
             bar.start()
         bar.update(task, completed=done, total=total)
 
@@ -37,7 +37,7 @@ def show_progress(text: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 class LoadProgress:
-    """The loading of a document: one line that is written over. Any thread may call it."""
+    """Shows the loading of a document on one line that is overwritten. Any thread may call it."""
 
     def __init__(self, stream: TextIO, quiet: float = _PATIENCE) -> None:
         self._stream = stream
@@ -52,7 +52,7 @@ class LoadProgress:
         return cls(sys.stderr) if sys.stderr is not None and sys.stderr.isatty() else None
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Show what is being done; an empty text ends it."""
+        """Show the current step; an empty `what` removes the line."""
         with self._lock:
             now = time.monotonic()
             self._began = self._began or now

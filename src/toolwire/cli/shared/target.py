@@ -37,7 +37,7 @@ from toolwire.wrap import group, matches_any, only, searchable, with_chains, wit
 if TYPE_CHECKING:
     from toolwire.tools.dispatch.interface import Server
 
-_POLL_INTERVAL: Final = 0.5  # seconds between two looks at the files of a target
+_POLL_INTERVAL: Final = 0.5  # seconds between two checks of the files of a target
 _FILE: Final = re.compile(r"(?P<path>.+\.py)(?::(?P<name>[^/\\]*))?", re.DOTALL)
 _MODULE: Final = re.compile(r"(?P<path>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?::(?P<name>.*))?", re.DOTALL)
 _FACTORY: Final = ("make_", "create_")
@@ -57,7 +57,7 @@ class Target:
     name: str
     """The name of the server."""
     server: Any
-    """Anything that `mcp_servers` takes in process."""
+    """Any in-process server that the option `mcp_servers` accepts."""
     path: Path | None = None
     """The file that defines it; None for a URL."""
     modules: tuple[str, ...] = ()
@@ -79,17 +79,17 @@ class Choice:
     openapi: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of `OpenAPI`, such as `base_url`."""
     groups: tuple[str, ...] = ()
-    """Tags of tools to use."""
+    """Use only tools with one of these tags."""
     find_tools: bool = False
-    """True: a client lists a search in place of the tools."""
+    """True: clients get a search tool instead of the list of tools."""
     always_list: tuple[str, ...] = ()
-    """Patterns of tools that are listed beside the search."""
+    """Globs of tools that are listed together with the search tool."""
     chains: tuple[Path, ...] = ()
-    """Files of chains that are tools too."""
+    """Files of chains to offer as tools."""
 
 
 def resolve(text: str, headers: Mapping[str, str] | None = None, choice: Choice | None = None) -> Target:
-    """Find the server that `text` names. `headers` are for a URL. `UsageError` says why there is none."""
+    """Find the server that `text` names. `headers` are for a URL. `UsageError` if there is none."""
     choice = choice or Choice()
     for given, prefix in ((choice.catalog, CATALOG), (choice.openapi, OPENAPI)):
         if given and not text.startswith(prefix):
@@ -113,7 +113,7 @@ def _open_document(text: str, headers: Mapping[str, str] | None, choice: Choice)
         network["allow"] = tuple(network.pop("allow_network"))
     source = text.removeprefix(OPENAPI)
     if not source.lower().startswith(("http://", "https://")):
-        text = f"{OPENAPI}{Path(source).absolute()}"  # so that it is found from any folder
+        text = f"{OPENAPI}{Path(source).absolute()}"  # so that it can be found from any folder
     server = OpenAPI(
         source,
         headers=headers,
@@ -137,7 +137,7 @@ def _open_catalog(text: str, headers: Mapping[str, str] | None, choice: Choice) 
 
 
 def _filter_loaded(target: Target, choice: Choice) -> Target:
-    """Filter a server that loads its tools, and has been told which to include."""
+    """Filter a server that loads its tools itself, and has already applied `include` and `exclude`."""
     return replace(_filter(target, replace(choice, include=(), exclude=())), source=target.server)
 
 
@@ -161,7 +161,7 @@ def _filter(target: Target, choice: Choice) -> Target:
 
 
 def _check_include(globs: tuple[str, ...], names: Collection[str], where: str) -> None:
-    """Raise `UsageError` if no tool matches: nothing would be served, and nobody would know why."""
+    """Raise `UsageError` if no tool matches: the server would be empty, without any explanation."""
     if not any(matches_any(name, globs) for name in names):
         shown = ", ".join([*names][:10])
         raise UsageError(f"--include {' '.join(globs)} matches none of the tools of {where}: {shown}")
@@ -185,7 +185,7 @@ def _resolve(text: str, headers: Mapping[str, str] | None) -> Target:
 
 
 def reload(target: Target) -> Target:
-    """Import the files of a target again. `UsageError` if that fails; the old target then still works."""
+    """Import the files of a target again. If that raises `UsageError`, the old target still works."""
     if target.path is None:
         return target
     with user_module.unloaded(target.modules):

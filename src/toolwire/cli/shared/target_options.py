@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 CATALOG: Final = "catalog:"
 OPENAPI: Final = "openapi:"
-"""What targets begin with that are a catalogue, or an OpenAPI document."""
+"""The prefixes of targets that are a catalogue or an OpenAPI document."""
 
 
 def complete_target(incomplete: str) -> list[str]:
@@ -60,22 +60,26 @@ HeaderOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BaseUrlOption = Annotated[
     str | None,
-    typer.Option("--base-url", metavar="URL", help="For openapi: targets: where requests go."),
+    typer.Option(
+        "--base-url", metavar="URL", help="For openapi: targets: the URL of the API, to which requests go."
+    ),
 ]
 AllowServersOption = Annotated[
     bool,
     typer.Option(
-        "--allow-servers", help="For openapi: targets: requests may go to the document's own server."
+        "--allow-servers", help="For openapi: targets: send requests to the server that the document names."
     ),
 ]
 CredentialsOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="For openapi: targets: a file of credentials, readable by you alone."),
+    typer.Option(
+        metavar="FILE", help="For openapi: targets: a file with credentials, which only you can read."
+    ),
 ]
 ExternalFilesOption = Annotated[
     bool,
     typer.Option(
-        "--external-files", help="For openapi: targets: read the files in its folder that it refers to."
+        "--external-files", help="For openapi: targets: also read files in its folder that it refers to."
     ),
 ]
 AllowNetworkOption = Annotated[
@@ -83,11 +87,11 @@ AllowNetworkOption = Annotated[
     typer.Option(
         "--allow-network",
         metavar="NETWORK",
-        help="For openapi: targets: internal addresses to allow. Repeatable.",
+        help="For openapi: targets: allow internal addresses, such as 10.0.0.0/8. Repeatable.",
     ),
 ]
 AllowHttpOption = Annotated[
-    bool, typer.Option("--allow-http", help="For openapi: targets: plain http to other machines too.")
+    bool, typer.Option("--allow-http", help="For openapi: targets: allow plain http to other machines.")
 ]
 IncludeOption = Annotated[
     list[str] | None, typer.Option("--include", metavar="GLOB", help="Only these tools. Repeatable.")
@@ -101,7 +105,8 @@ GroupOption = Annotated[
 FindToolsOption = Annotated[
     bool,
     typer.Option(
-        "--find-tools", help="List a search in place of the tools. What a client finds appears in its list."
+        "--find-tools",
+        help="List a search tool instead of all tools. Tools that a client finds are added to its list.",
     ),
 ]
 AlwaysListOption = Annotated[
@@ -110,7 +115,7 @@ AlwaysListOption = Annotated[
 ]
 ChainOption = Annotated[
     list[Path] | None,
-    typer.Option("--chain", metavar="FILE.toml", help="A file of chains, which are tools too. Repeatable."),
+    typer.Option("--chain", metavar="FILE.toml", help="A file of chains to offer as tools. Repeatable."),
 ]
 LedgerOption = Annotated[
     str | None,
@@ -136,9 +141,10 @@ def resolve_target(
     chains: list[Path] | None = None,
     **catalog: Any,
 ) -> "Target":
-    """Find the server that a command names. `catalog` holds options for `catalog:` targets, None if not given.
+    """Find the server that a command names.
 
-    `openapi` holds those for `openapi:` targets; what is None, False or empty was not given.
+    `catalog` holds the options for `catalog:` targets, of which those that are None were not given. `openapi` holds
+    those for `openapi:` targets, of which those that are None, False or empty were not given.
     """
     from toolwire.cli.shared.target import Choice, resolve  # noqa: PLC0415 - heavy
 
@@ -177,7 +183,7 @@ def openapi_options(  # noqa: PLR0917 - as the commands have them
 
 
 def run(work: Callable[..., Awaitable[T]], *args: Any) -> T:
-    """Run a coroutine function of a command. Log messages of libraries are not shown: failures come as errors."""
+    """Run a coroutine function of a command. Log messages of libraries are hidden: failures are raised anyway."""
     import anyio  # noqa: PLC0415 - heavy
 
     for name in ("mcp", "client", "httpx2", "fastmcp"):  # without a handler, their warnings are printed
@@ -217,9 +223,9 @@ async def _wait_until_loaded(server: Any) -> None:
         return
     status = await loaded()
     if status.state == "cached":
-        note(f"{status.error}; showing the tools of last time")
+        note(f"{status.error}; using the tools that were loaded last time")
     elif status.state != "live":
-        raise CatalogError(status.error or "it did not load in time")
+        raise CatalogError(status.error or "the tools were not loaded in time")
 
 
 async def list_tools(target: "Target") -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Asks the user on the terminal of a command: permission for a call, and the form of an elicitation.
 
 Owns how a dialog looks on a rich console and how a line is read; wording and meaning are in `_support.dialogs`. The
-functions block and run in the thread that owns the terminal. Without a terminal every answer is no, and stderr says
-why.
+functions block and run in the thread that owns the terminal. Without a terminal every request is refused, and a
+note on stderr says why.
 """
 
 import signal
@@ -78,7 +78,7 @@ class Asker:
         return PermissionResultAllow()
 
     def elicitation(self, request: ElicitationRequest) -> ElicitationResult:
-        """Ask what a server requests of the user."""
+        """Ask for the input that a server requests from the user."""
         if self._read_line is None:
             self._note(
                 f"{plain_line(request.server)} requested input from the user: declined, there is no terminal."

@@ -158,7 +158,7 @@ def run_user_code(work: Callable[[], T], shown: str, path: Path) -> T:
             raise UsageError(
                 f"{shown} exited while it was imported "
                 f"(exit code {error.code}{_place_of(error, path, ', ')}); "
-                'put code that shall run only in a script under if __name__ == "__main__":'
+                'put code that should run only as a script under if __name__ == "__main__":'
             ) from error
         except KeyboardInterrupt as error:
             if is_ctrl_c(error):
