@@ -116,7 +116,10 @@ def test_check_says_what_would_trip_a_model():
         (["call", "openapi:pets.json", "listPets", "--base-url", "http://x.example"], "base_url"),
         (["new", "x", "--from", "petstore.yaml"], "openapi:DOCUMENT"),
         (["new", "x", "--include", "y"], "only apply with --from"),
-        (["new", "pets2", "--from", "openapi:pets.json", "--include", "nothing"], "no operation that fits"),
+        (
+            ["new", "pets2", "--from", "openapi:pets.json", "--include", "nothing"],
+            "no operation that can be used",
+        ),
     ],
 )
 def test_mistakes_are_told(arguments, said):

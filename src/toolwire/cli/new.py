@@ -1,8 +1,8 @@
-"""`toolwire new`: creates a small project that works and is tested, to be changed into one's own.
+"""`toolwire new`: creates a small project, with tests, as a starting point for the user's own.
 
-The files are in `templates/`, with `{{package}}`, `{{project}}` and the like to be filled in. Their names
-end in `.txt`, so that no tool takes them for modules of toolwire. They are read by people who have not seen
-toolwire before: they show one good way of each thing and nothing else.
+The files are in `templates/`, with placeholders such as `{{package}}` and `{{project}}`. Their names end in `.txt`,
+so that no tool takes them for modules of toolwire. Their readers are new to toolwire, so the files show one good
+way to do each thing and nothing else.
 """
 
 import keyword
@@ -54,18 +54,20 @@ _OPENAPI_FILES: Final = _FILES | {
     "README.md": "openapi_README.md.txt",
 }
 _MOST_TESTED: Final = 30
-_UNSAFE: Final = re.compile(r"[^\w .,()-]")  # a title stands in a docstring, and is not ours
+_UNSAFE: Final = re.compile(r"[^\w .,()-]")  # a title is written into a docstring, and could contain anything
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="The project's name, or the folder to create it in.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The project's name, or the folder to create it in.")
+    ],
     force: Annotated[
         bool,
         typer.Option("--force", help="Use a folder that is not empty. Existing files are kept unchanged."),
     ] = False,
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="openapi:DOCUMENT", help="Make the tools of an OpenAPI document."),
+        typer.Option("--from", metavar="openapi:DOCUMENT", help="Create the tools from an OpenAPI document."),
     ] = None,
     include: IncludeOption = None,
     base_url: BaseUrlOption = None,
@@ -157,14 +159,14 @@ def project_files(
 def _document_files(
     package: str, source: str, include: Sequence[str], base_url: str | None
 ) -> tuple[dict[str, str], str]:
-    """Return the files of a project whose tools are those of a document, and the name of one of them."""
+    """Return the files of a project whose tools come from an OpenAPI document, and the name of the first tool."""
     if not source.startswith(OPENAPI):
         raise UsageError(f"--from takes openapi:DOCUMENT, such as openapi:petstore.yaml, got {source!r}")
     target = resolve_target(source, None, list(include), openapi={"base_url": base_url, "name": package})
     server: OpenAPI = target.server
     run(_load, target)
     if not server.operations:
-        raise UsageError(f"{source} has no operation that fits: see `toolwire check {source}`")
+        raise UsageError(f"{source} has no operation that can be used: see `toolwire check {source}`")
     content = (server.content or b"").decode("utf-8-sig", "replace")
     ending = PurePosixPath(source.partition("?")[0]).suffix.lower()
     document = "openapi.json" if content.lstrip().startswith("{") else f"openapi{ending or '.yaml'}"
@@ -186,7 +188,7 @@ def _document_files(
 
 async def _load(target: "Target") -> None:
     async with connect(target):
-        """Only to read it: `connect` waits for that, and raises if it cannot be used."""
+        pass  # `connect` waits until the document is read, and raises if it cannot be used
 
 
 def _describe_credentials(server: "OpenAPI") -> str:
@@ -233,7 +235,7 @@ def _undo_on_failure() -> Iterator[list[Path]]:
         yield created
     except BaseException:
         for path in reversed(created):
-            with suppress(OSError):  # a folder into which someone else has put a file stays
+            with suppress(OSError):  # a folder in which another process created a file stays
                 path.rmdir() if path.is_dir() else path.unlink()
         raise
 
