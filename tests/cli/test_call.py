@@ -280,7 +280,7 @@ def test_structured_content_without_text_is_shown(folder):
 def test_a_call_can_be_given_up(call):
     """After so many seconds, with exit code 1."""
     done = call("slow", "--timeout", "0.05")
-    assert (done.exit_code, done.stderr) == (1, "Error: slow gave no result within 0.05 seconds\n")
+    assert (done.exit_code, done.stderr) == (1, "Error: slow returned no result within 0.05 seconds\n")
 
 
 def test_a_question_without_a_terminal_is_declined(call):

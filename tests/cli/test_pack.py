@@ -88,7 +88,7 @@ def test_the_same_input_makes_the_same_bundle(pack, tmp_path):
     ("words", "said"),
     [
         (["shop_app.py", "--env", "SHOP_KEY=sesame"], "--env SHOP_KEY: write the name of a variable"),
-        (["shop_app.py", "--file", ".env"], "looks like a key"),
+        (["shop_app.py", "--file", ".env"], "looks like a secret"),
         (["shop_app.py", "--file", "gone.txt"], "does not exist"),
         (["shop_app.py", "--file", "/etc/hostname"], "the folder of the target"),
         (["https://example.com/mcp"], "runs elsewhere"),
@@ -165,16 +165,16 @@ def test_no_file_from_outside_the_folder_gets_in(pack, tmp_path, monkeypatch):
     assert (done.exit_code, "is not in" in done.output) == (2, True)
     (inner / "data" / "link").symlink_to(tmp_path / "outside.txt")
     done = pack("shop_app.py:shop", "--file", "data")
-    assert (done.exit_code, "leads to" in done.output) == (2, True)
+    assert (done.exit_code, "links to" in done.output) == (2, True)
     (inner / "data" / "link").unlink()
     (inner / ".env").write_text("KEY=x")
     (inner / "data" / "link").symlink_to(inner / ".env")
     done = pack("shop_app.py:shop", "--file", "data")
-    assert (done.exit_code, "looks like a key" in done.output) == (2, True)
+    assert (done.exit_code, "looks like a secret" in done.output) == (2, True)
     (inner / "data" / "link").unlink()
     (inner / "data" / ".env.local").write_text("KEY=x")
     done = pack("shop_app.py:shop", "--file", "data")
-    assert (done.exit_code, "looks like a key" in done.output) == (2, True)
+    assert (done.exit_code, "looks like a secret" in done.output) == (2, True)
     (inner / "data" / ".env.local").rename(inner / "data" / ".env.example")
     assert pack("shop_app.py:shop", "--file", "data").exit_code == 0
     assert not list(tmp_path.glob("*.mcpb"))

@@ -168,7 +168,7 @@ def test_notices_thinking_and_the_rest():
     thought = said(ThinkingBlock("hm", "sig"))
     error = said(TextBlock("API Error"), error="server_error")
     told = shown(retry, log, McpProgressMessage("calc", "t", 1, 2), thought, error)
-    assert told == '  API error (overloaded), try 1 of 3 follows\n  calc: warning: {"n": 1}\n'
+    assert told == '  API error (overloaded), retry 1 of 3 follows\n  calc: warning: {"n": 1}\n'
     assert shown(thought, thinking=True) == "hm\n"
     assert shown(log, thought, said(TextBlock("x")), RESULT, thinking=True, quiet=True) == "x\n"
 
@@ -344,7 +344,7 @@ def test_other_prompts_get_an_introduction():
     assert "a scripted model" in text
     assert "Tools: add, price" in text
     assert text.endswith("  add a=1 name=text")
-    assert asked(prompt("hello"), schemas={}).text.endswith("There are none.")
+    assert asked(prompt("hello"), schemas={}).text.endswith("There are no tools.")
     assert "calc.x, shop.x" in asked(prompt("hi"), schemas={"mcp__calc__x": {}, "mcp__shop__x": {}}).text
 
 

@@ -81,7 +81,7 @@ def test_a_port_that_is_taken_is_said(folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = run(folder, "app.py", "--port", str(taken.getsockname()[1]), "--no-open")
     assert ended.returncode == 2
-    assert "choose another, or 0" in ended.stderr
+    assert "choose another with --port, or 0" in ended.stderr
 
 
 def test_without_the_extra_it_says_what_to_install(folder):

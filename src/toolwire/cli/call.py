@@ -50,17 +50,20 @@ def call(  # noqa: PLR0917 - typer calls it by name
         list[str] | None,
         typer.Argument(
             metavar="NAME=VALUE",
-            help="name=value, name=@file, name:=JSON; or one JSON object; or - for one on stdin.",
+            help="name=value, name=@file or name:=JSON; or one JSON object; or - to read one from stdin.",
             show_default=False,
         ),
     ] = None,
     json: JsonOption = False,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Fail after this time.")
+        float | None,
+        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Fail if the tool takes longer."),
     ] = None,
     save: Annotated[
         Path | None,
-        typer.Option("--save", metavar="DIR", help="Write images, audio and files there.", file_okay=False),
+        typer.Option(
+            "--save", metavar="DIR", help="Write images, audio and files into this folder.", file_okay=False
+        ),
     ] = None,
     header: HeaderOption = None,
     base_url: BaseUrlOption = None,
@@ -71,9 +74,9 @@ def call(  # noqa: PLR0917 - typer calls it by name
     allow_http: AllowHttpOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Call a tool and print its result. Values are read by the tool's schema: as numbers, booleans or text.
+    """Call a tool and print its result. Arguments are converted to the types in the tool's schema.
 
-    Exits with 1 if the tool fails, with 2 if the arguments do not fit.
+    Exits with 1 if the tool fails, with 2 if the arguments do not fit its schema.
 
     Examples:
 
@@ -114,14 +117,14 @@ async def _call(target: "Target", name: str, words: list[str], timeout: float | 
                 with anyio.fail_after(timeout):
                     return await client.call(tool.name, values)
             except TimeoutError:
-                raise ClaudeSDKError(f"{name} gave no result within {timeout:g} seconds") from None
+                raise ClaudeSDKError(f"{name} returned no result within {timeout:g} seconds") from None
 
 
 def _find_tool(tools: list[Any], name: str, where: str) -> Any:
-    """Return a tool by its own name, or by Claude's: `mcp__calc__add`. `UsageError` if there is none."""
+    """Find a tool by its name, or by the one that Claude uses (`mcp__calc__add`). `UsageError` if there is none."""
     names = [tool.name for tool in tools]
-    claudes = [each for each in names if name.startswith("mcp__") and name.endswith(f"__{wire_name(each)}")]
-    wanted = name if name in names or not claudes else max(claudes, key=len)
+    matching = [each for each in names if name.startswith("mcp__") and name.endswith(f"__{wire_name(each)}")]
+    wanted = name if name in names or not matching else max(matching, key=len)
     for tool in tools:
         if tool.name == wanted:
             return tool
@@ -194,7 +197,7 @@ class Progress:
 
     def _move(self, params: dict[str, Any]) -> None:
         if self._bar is None:
-            # Few tools report progress, so that its modules are loaded for the first report.
+            # Few tools report progress, so the modules for it are loaded at the first report.
             from rich.console import Console  # noqa: PLC0415
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
             from rich.progress import Progress as Bar  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`toolwire config`: prints the entry with which an MCP client uses a server, or writes it into the client's file.
+"""`toolwire config`: prints the entry of a server in the file of an MCP client, or writes it there.
 
 Owns the reading and writing of that file; its content is made in `config_clients`. Stdout gets only data, the
 entry or a command to run, so that it can be piped; everything else goes to stderr.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class For(StrEnum):
-    """The clients, as they are typed."""
+    """The clients, as they are named on the command line."""
 
     CLAUDE_DESKTOP = "claude-desktop"
     CLAUDE_CODE = "claude-code"
@@ -46,10 +46,14 @@ class Scopes(StrEnum):
 def config(
     target: Annotated[
         str | None,
-        typer.Argument(help="file.py, file.py:name, package.module:name, or a URL.", show_default=False),
+        typer.Argument(
+            metavar="TARGET",
+            help="app.py, app.py:name, package.module:name, a URL, catalog:PROFILE or openapi:DOCUMENT.",
+            show_default=False,
+        ),
     ] = None,
     *,
-    client: Annotated[For, typer.Option("--for", help="The MCP client that shall use the server.")],
+    client: Annotated[For, typer.Option("--for", help="The MCP client that will use the server.")],
     install: Annotated[
         bool, typer.Option("--install", help="Write the entry into the client's file.")
     ] = False,
@@ -58,7 +62,9 @@ def config(
     ] = False,
     scope: Annotated[
         Scopes | None,
-        typer.Option(help="For this folder (the default, if the client has such files) or for the user."),
+        typer.Option(
+            help="Install for this folder, or for the user. Default: this folder, if the client has such a file."
+        ),
     ] = None,
     http: Annotated[
         str | None, typer.Option(metavar="URL", help="Use a server that already runs at this URL.")
@@ -66,7 +72,7 @@ def config(
     token: Annotated[
         str | None,
         typer.Option(
-            help="With --http: its token. It is written into the file only if the client has no other way."
+            help="With --http: the token of the server. It is written into the file only if the client needs that."
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the entry. Default: the server's name.")] = None,
@@ -80,7 +86,7 @@ def config(
     force: Annotated[bool, typer.Option("--force", help="Replace another server of the same name.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as a JSON object.")] = False,
 ) -> None:
-    """Print or install the entry with which Claude Desktop, Claude Code, Cursor or VS Code uses a server.
+    """Print or install the configuration of a server for Claude Desktop, Claude Code, Cursor or VS Code.
 
     Examples:
 
@@ -141,7 +147,7 @@ def _find_file(client: Client, scope: Scopes | None, path: Path | None) -> Path 
 
 
 def find_server(target: str | None, name: str | None, *, needed: bool) -> "Target | None":
-    """Find the server, so that a wrong target fails here; None where a name is enough."""
+    """Find the server, so that a wrong target is reported. Returns None if `name` is enough."""
     if not needed and name is not None:
         return None
     if target is None:
@@ -168,9 +174,10 @@ def _profile(target: str) -> "Profile":
 
 
 def secret_variables(found: "Target", *, all_of_them: bool = False) -> list[str]:
-    """List the variables with the secrets of a target, which must not be written into a file.
+    """List the environment variables with the secrets of a target. Their values must not be written into a file.
 
-    Of those of an OpenAPI document, which may know several ways in, only those that are set here, or all.
+    An OpenAPI document may accept several kinds of credentials: only the variables that are set here are listed, or
+    all of them with `all_of_them`.
     """
     if found.text.startswith(OPENAPI):
         return _document_variables(found, all_of_them=all_of_them)
@@ -194,7 +201,7 @@ def _document_variables(found: "Target", *, all_of_them: bool) -> list[str]:
     """List the variables with the credentials of an OpenAPI document: all, or those that are set here."""
     try:
         found.server.load()
-    except UsageError:  # an address, which is read later
+    except UsageError:  # the document is at a URL, and is read later
         return []
     names = [each.variable for each in found.server.schemes.values()]
     return [name for name in names if all_of_them or os.environ.get(name)]

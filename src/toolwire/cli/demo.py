@@ -1,4 +1,4 @@
-"""`toolwire demo`: a conversation in which Claude calls two functions of this process. Has its tools and script."""
+"""`toolwire demo`: a conversation in which Claude calls two functions of this process. Owns them and the script."""
 
 import time
 from contextlib import AsyncExitStack
@@ -38,7 +38,7 @@ def demo(
     ] = False,
     next_steps: Annotated[bool, typer.Option(hidden=True, help="Print what to try next.")] = True,
 ) -> None:
-    """Show a conversation in which Claude calls your functions. Needs no key and no network.
+    """Show a conversation in which Claude calls Python functions. Needs no key and no network.
 
     Examples:
 

@@ -1,7 +1,7 @@
 """`toolwire pack`: makes a bundle (.mcpb) that Claude Desktop installs with one click.
 
 Owns the bundle's manifest and contents: toolwire itself, the target's own files, and the names of its keys, which
-are asked for at installation. The values of keys are never inside. The host's `uv` installs what the server needs.
+the user enters at installation. The bundle never contains their values. The host's `uv` installs the dependencies.
 """
 
 import os
@@ -60,12 +60,14 @@ def pack(  # noqa: PLR0917 - typer takes them by position
     name: Annotated[str | None, typer.Option(help="Name of the bundle. Default: the server's name.")] = None,
     version: Annotated[str | None, typer.Option(help="Its version. Default: the server's.")] = None,
     description: Annotated[
-        str | None, typer.Option(help="One sentence for the person who installs it.")
+        str | None, typer.Option(help="One sentence for the user who installs it.")
     ] = None,
     author: Annotated[str, typer.Option(help="Who made it.")] = "unknown",
     env: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A variable with a key, asked for at installation. Repeatable."),
+        typer.Option(
+            metavar="NAME", help="A variable with a key, which the user enters at installation. Repeatable."
+        ),
     ] = None,
     requires: Annotated[
         list[str] | None,
@@ -74,16 +76,17 @@ def pack(  # noqa: PLR0917 - typer takes them by position
     file: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="PATH", help="A file or folder that your tools read, beside the target. Repeatable."
+            metavar="PATH",
+            help="A file or folder that your tools read, in the folder of the target. Repeatable.",
         ),
     ] = None,
     base_url: BaseUrlOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a bundle that exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing bundle.")] = False,
 ) -> None:
     """Make a bundle (.mcpb) of a target that Claude Desktop installs with one click.
 
-    Keys are asked for at installation: those of a catalogue or an OpenAPI document are known, others are named
-    with --env. No value of a key is written into the bundle.
+    The user enters keys at installation. Those of a catalogue or an OpenAPI document are known; name others with
+    --env. The values of keys are never written into the bundle.
 
     Examples:
 
@@ -154,7 +157,7 @@ def _make_bundle(found: "Target", extra: list[Path]) -> _Bundle:
 def _bundle_file(found: "Target", extra: list[Path]) -> _Bundle:
     from toolwire.cli.shared.user_module import files_of  # noqa: PLC0415 - loads importlib's machinery
 
-    assert found.path is not None  # noqa: S101 - asked before
+    assert found.path is not None  # noqa: S101 - the caller has checked it
     root = found.path.parent
     used = [each for each in files_of(found.modules) if each.is_relative_to(root)]
     if found.path not in used:
@@ -183,9 +186,11 @@ def _find_files(path: Path, root: Path) -> Iterator[tuple[str, Path]]:
     for each in found:
         real = each.resolve()  # a link may lead anywhere
         if not real.is_relative_to(root):
-            raise UsageError(f"{each} leads to {real}, which is not in {root}, the folder of the target")
+            raise UsageError(f"{each} links to {real}, which is not in {root}, the folder of the target")
         if _is_secret(each) or _is_secret(real):
-            raise UsageError(f"{each} looks like a key, and a bundle must have none: use --env for its name")
+            raise UsageError(
+                f"{each} looks like a secret, which must not be in a bundle: name its variable with --env"
+            )
         if each.is_file() and "__pycache__" not in each.parts:
             yield f"{_APP}/{each.relative_to(root).as_posix()}", each
 
@@ -284,7 +289,7 @@ def _iter_contents(
 def _project(name: str, requirements: list[str]) -> str:
     listed = "".join(f"    {to_json(each)},\n" for each in requirements)
     return (
-        f"# What the server needs. Made by toolwire {__version__}, which is in server/.\n"
+        f"# The dependencies of the server. Made by toolwire {__version__}, which is in server/.\n"
         f'[project]\nname = "{name.lower()}-bundle"\nversion = "0"\nrequires-python = ">=3.11"\n'
         f"dependencies = [\n{listed}]\n\n[tool.uv]\npackage = false\n"
     )

@@ -1,4 +1,4 @@
-"""`toolwire run`: a conversation with Claude about the tools of a target, on a terminal.
+"""`toolwire run`: a conversation on a terminal, in which Claude can use the tools of a target.
 
 Reads the command line, shows messages, asks the user, and handles Ctrl-C. Only the main thread reads from and
 writes to the terminal, so that no output is drawn over a prompt. The conversation runs on an event loop in another
@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from toolwire import ClaudeSDKClient, ResultMessage
 
 _NO_KEY: Final = "No key? --scripted tries your tools without one; --settings uses your own settings."
-_WAIT: Final = 0.5  # seconds; Ctrl-C does not end a wait that is just beginning, and on Windows none at all
+_WAIT: Final = (
+    0.5  # seconds; Ctrl-C does not interrupt a wait that has just begun, and on Windows no wait at all
+)
 _HELP: Final = (
     "Type a prompt, or /tools, /cost, /help, /exit. Ctrl-C interrupts a turn. Other / commands go to the CLI."
 )
@@ -57,11 +59,15 @@ def run(
     tools: Annotated[
         list[str],
         typer.Option(
-            "--tools", "-t", metavar="TARGET", help="Tools to offer: app.py, app.py:name, a URL. Repeatable."
+            "--tools",
+            "-t",
+            metavar="TARGET",
+            help="Tools for Claude: app.py, app.py:name, a URL, catalog:... or openapi:... Repeatable.",
         ),
     ],
     prompt: Annotated[
-        str | None, typer.Argument(help="The prompt. Without one, type prompts, or pipe one in.")
+        str | None,
+        typer.Argument(metavar="PROMPT", help="The prompt. Without it, type prompts, or pipe one in."),
     ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Use your own CLI, key and model (the default).")
@@ -89,9 +95,10 @@ def run(
     allow_servers: AllowServersOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Talk to Claude about your tools, and see every call.
+    """Talk to Claude, who can use your tools, and see every call.
 
-    Only the tools of the targets can run, and you are asked before each call, unless you choose otherwise.
+    Claude can use only the tools of the targets (--builtin adds its own), and you are asked before each call
+    (unless you use --allow or --yes).
 
     Examples:
 
@@ -164,7 +171,7 @@ def _read_prompt(given: str | None) -> str | None:
 
 
 def _resolve_servers(targets: list[str], openapi: dict[str, Any]) -> dict[str, Any]:
-    """Find the servers of the targets, each under a name of its own. `openapi` is for those that are documents."""
+    """Find the servers of the targets, each under a name of its own. `openapi` is for `openapi:` targets."""
     found = [
         resolve_target(text, None, openapi=openapi if text.startswith(OPENAPI) else None) for text in targets
     ]
@@ -241,7 +248,7 @@ class Terminal:
         return await self._request(ask, stop, context.tool_use_id)
 
     async def elicitation(self, request: Any) -> Any:
-        """Ask what a server requests, for `on_elicitation`."""
+        """Ask for the input that a server requests, for `on_elicitation`."""
         return await self._request(partial(self._asker.elicitation, request), {"action": "cancel"})
 
     async def _request(
@@ -348,7 +355,7 @@ class Terminal:
         from toolwire import ResultMessage  # noqa: PLC0415
         from toolwire.cli.shared.terminal_dialogs import on_ctrl_c  # noqa: PLC0415
 
-        pressed, over = object(), object()  # new ones for each run: a late one of the last run means nothing
+        pressed, over = object(), object()  # new ones for each run: a late one of the last run is ignored
         future = self._portal.start_task_soon(work, *args)
         future.add_done_callback(lambda _: self._queue.put(over))
         try:

@@ -168,13 +168,13 @@ class Screen:
         self._line((before, "cyan"), (name, "bold cyan"), f"({given})")
 
     def _show_result(self, block: ToolResultBlock, now: float) -> None:
-        clear = len(self._calls) == 1 and self._latest == block.tool_use_id
+        only_call = len(self._calls) == 1 and self._latest == block.tool_use_id
         name, since = self._calls.pop(block.tool_use_id, ("", now))
         if self._quiet:
             return
         self.settle()
         sign, style = ("bad", "red") if block.is_error else ("good", "green")
-        about = f"  {self._sign(sign)} " + ("" if clear else f"{name} ") + f"{now - since:.2f} s"
+        about = f"  {self._sign(sign)} " + ("" if only_call else f"{name} ") + f"{now - since:.2f} s"
         lines = result_text(block.content).strip().split("\n")
         more = len(lines) - _RESULT_LINES
         mark, room = self._sign("cut"), self._console.width - 4
@@ -200,7 +200,7 @@ class Screen:
                 self._aside(f"  {message.logger or message.server}: {level}{text}")
             case ApiRetryMessage():
                 why = f"{message.error} {message.error_status or ''}".strip()
-                self._aside(f"  API error ({why}), try {message.attempt} of {message.max_retries} follows")
+                self._aside(f"  API error ({why}), retry {message.attempt} of {message.max_retries} follows")
             case InitMessage():
                 for server in message.mcp_servers:
                     if server.get("status") in ("failed", "needs-auth"):
@@ -277,7 +277,7 @@ class JsonLines:
         self._file = file
 
     def show(self, message: Any, now: float) -> None:  # noqa: ARG002 - the signature of `Screen`
-        """Write a message. The types of toolwire itself have no frame, so that their fields are written."""
+        """Write a message. Types that only toolwire has came in no frame, so their fields are written."""
         frame = message.data if isinstance(message, SystemMessage) else message.raw
         if frame is None:
             kind = "mcp_progress" if isinstance(message, McpProgressMessage) else "mcp_log"

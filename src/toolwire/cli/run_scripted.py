@@ -1,8 +1,8 @@
 """The scripted model of `toolwire run --scripted`, and the choice between it and the user's own CLI.
 
 A line of the prompt that begins with the name of a tool calls it: `add a=15 b=27`, or `add {"a": 15, "b": 27}`.
-Then the model repeats the results. To any other prompt it explains itself with an example. A script file of the
-user replaces this rule.
+Then the model repeats the results. Any other prompt gets an explanation with an example. A script file of the user
+replaces these rules.
 """
 
 import json
@@ -21,7 +21,7 @@ from toolwire.tools.names import full_name
 _KEY: Final = re.compile(r"([A-Za-z_][\w.-]*)=")
 _NEXT: Final = re.compile(r"\s+(?=[A-Za-z_][\w.-]*=)|\s*$")
 _REMINDERS: Final = ("<system-reminder>", "[Request interrupted by user")
-_REQUESTS: Final = 10_000  # a scripted CLI takes a list: more answers than anybody will need
+_REQUESTS: Final = 10_000  # a scripted CLI takes a list: more responses than any conversation needs
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z_][\w.-]*")
 
 Schemas = dict[str, dict[str, Any]]
@@ -29,13 +29,13 @@ Schemas = dict[str, dict[str, Any]]
 
 
 class LiteralModel:
-    """A model that calls the tools that the prompt names. Called with a request, it returns the answer."""
+    """A model that calls the tools that the prompt names. Called with a request, it returns the response."""
 
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
 
     def __call__(self, request: Request) -> Answer:
-        """Answer a request."""
+        """Return the response to a request."""
         prompt = last_prompt(request)
         if prompt is None:
             return say(self._report_results(request))
@@ -144,7 +144,7 @@ def introduce(schemas: Schemas) -> str:
     """Explain the model, with an example."""
     lines = ["I am a scripted model, not Claude: I call the tool that a line begins with."]
     if not schemas:
-        return f"{lines[0]} There are none."
+        return f"{lines[0]} There are no tools."
     short = [bare_name(each) for each in schemas]
     full = [each.removeprefix("mcp__").replace("__", ".", 1) for each in schemas]
     shown = short if len(set(short)) == len(short) else full
@@ -232,7 +232,7 @@ async def choose_peer(
 ) -> tuple[dict[str, Any], str]:
     """Return the options that choose the CLI and the model, and a line that describes them.
 
-    `advice` tells a user without a CLI what else to do.
+    `advice` is added to the error if there is no CLI.
     """
     from toolwire._transport.find_cli import find_cli  # noqa: PLC0415 - heavy
 

@@ -1,8 +1,8 @@
 """`toolwire serve`: serves the tools of a target to MCP clients, over stdio or HTTP.
 
-Owns the command; the task that fetches a catalogue again at SIGHUP; and the supervisor of `--workers`: processes
-that share a socket, and are replaced and stopped by us. Why that is not uvicorn's supervisor is in
-docs/decisions.md. Heavy modules are loaded where they are needed.
+Owns the command; the task that fetches a catalogue again at SIGHUP; and the supervisor of `--workers`, which
+starts, replaces and stops processes that share a socket. docs/decisions.md says why it is not uvicorn's. Heavy
+modules are imported where they are needed.
 """
 
 import importlib.util
@@ -60,7 +60,7 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 SECRET = "TOOLWIRE_STATE_SECRET"  # noqa: S105 - the name of a variable
 _SECRET_BYTES = 32
 _EARLY: Final = 5.0  # seconds: a worker that exits sooner has failed to start
-_EARLY_EXITS: Final = 3  # early exits in a row after which we give up
+_EARLY_EXITS: Final = 3  # early exits in a row after which the server stops
 _CHECK_INTERVAL: Final = 0.2  # seconds between two checks
 _EXIT_TIMEOUT: Final = 8.0  # seconds for a worker to exit after its calls have finished
 _WAITING: Final = (
@@ -100,7 +100,8 @@ def serve(  # noqa: PLR0917 - options
         typer.Option(envvar="TOOLWIRE_TOKEN", help="Bearer token that clients must send.", show_envvar=True),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token. Other users can see options, but not a file.")
+        Path | None,
+        typer.Option(help="A file that contains the token. Other users can see an option, but not the file."),
     ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another host name that clients may use. Repeatable.")
@@ -156,19 +157,19 @@ def serve(  # noqa: PLR0917 - options
         str | None,
         typer.Option(
             metavar="DOLLARS",
-            help="For catalog: targets: the most that all with this $TOOLWIRE_SESSION may spend.",
+            help="For catalog: targets: budget of this server and all others with its $TOOLWIRE_SESSION.",
         ),
     ] = None,
     budget_day: Annotated[
         str | None,
         typer.Option(
-            metavar="DOLLARS", help="For catalog: targets: the most that all may spend in a day (UTC)."
+            metavar="DOLLARS", help="For catalog: targets: budget per day (UTC) of all that use the ledger."
         ),
     ] = None,
     budget_total: Annotated[
         str | None,
         typer.Option(
-            metavar="DOLLARS", help="For catalog: targets: the most that all with this ledger may ever spend."
+            metavar="DOLLARS", help="For catalog: targets: total budget of all that use the ledger."
         ),
     ] = None,
     max_in_flight: Annotated[
@@ -203,7 +204,7 @@ def serve(  # noqa: PLR0917 - options
 ) -> None:
     """Serve the tools of a target to any MCP client, over stdio or HTTP.
 
-    Ctrl-C and SIGTERM are the regular ways to stop it: running calls may finish, and the exit code is 0.
+    Stop it with Ctrl-C or SIGTERM: running calls may finish (see --drain), and the exit code is 0.
 
     Examples:
 
@@ -289,7 +290,7 @@ def serve(  # noqa: PLR0917 - options
     from toolwire.mcp.serve.start import serve_over  # noqa: PLC0415
 
     async def announce() -> None:
-        _print(quiet or fd is not None, line)  # a worker's supervisor has said it
+        _print(quiet or fd is not None, line)  # the supervisor of a worker has printed it
 
     raise_descriptor_limit()
     work = partial(serve_over, served, listening, guard, path=path, sessions=not stateless, drain=drain)
@@ -345,7 +346,7 @@ def _log_requests(served: "ServerHost") -> None:
 
 
 def _check_shared_variables(server: Any) -> None:
-    """Raise `UsageError` if machines that share a ledger cannot share a session's budget and each other's calls."""
+    """Raise `UsageError` if variables are missing that let machines share a session's budget and open calls."""
     if not getattr(server, "remote", False):
         return
     from toolwire.catalog.server import SESSION  # noqa: PLC0415 - heavy
@@ -353,8 +354,8 @@ def _check_shared_variables(server: Any) -> None:
     missing = [name for name in (SESSION, SECRET) if not os.environ.get(name)]
     if missing:
         raise UsageError(
-            f"machines that share a ledger need the same {' and '.join(missing)}: set {SESSION} to a name for what"
-            f" they serve, whose budget they share, and {SECRET} to at least {_SECRET_BYTES} random bytes (openssl"
+            f"machines that share a ledger need the same {' and '.join(missing)}: set {SESSION} to a name, under"
+            f" which they share one budget, and {SECRET} to at least {_SECRET_BYTES} random bytes (openssl"
             " rand -hex 32)"
         )
 
@@ -483,7 +484,7 @@ def supervise(listening: socket.socket, workers: int, drain: float, announce: Ca
 def worker_command(arguments: Sequence[str], fd: int) -> list[str]:
     """Return the command line of a worker: ours, with its own options first, since ours may end with `--`."""
     command, *rest = arguments
-    # -P: a file of the user's that is called email.py must not hide Python's own.
+    # -P: a file of the user called email.py must not hide Python's own.
     return [sys.executable, "-P", "-m", "toolwire", command, "--fd", str(fd), "--stateless", *rest]
 
 
@@ -491,18 +492,18 @@ def worker_command(arguments: Sequence[str], fd: int) -> list[str]:
 def metrics_folder() -> Iterator[tuple[Path, int]]:
     """Create a folder for the metrics of all workers, and a descriptor that holds a lock on it.
 
-    Folders that killed parents left are removed: nobody holds their locks any more.
+    Folders that killed servers left behind are removed: their locks are free.
     """
-    for left in Path(tempfile.gettempdir()).glob(f"{_METRICS}*"):
+    for stale in Path(tempfile.gettempdir()).glob(f"{_METRICS}*"):
         with suppress(OSError):
-            if (found := _try_lock(left)) is not None:
-                shutil.rmtree(left, ignore_errors=True)
+            if (found := _try_lock(stale)) is not None:
+                shutil.rmtree(stale, ignore_errors=True)
                 os.close(found)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_METRICS))
         with suppress(FileNotFoundError):
             lock = _try_lock(folder)
-            if lock is not None and folder.exists():  # else another process took it for a left one
+            if lock is not None and folder.exists():  # otherwise another process took it for a stale one
                 break
     try:
         yield folder, lock

@@ -1,7 +1,7 @@
 """`toolwire studio`: a local page to look into tools, conversations and runs.
 
-Owns the command: what is opened, the link in the terminal, the browser, and the files that are watched. The page
-itself is `toolwire.studio`, whose extra may not be installed.
+Owns the command: the targets to open, the link in the terminal, the browser, and the files that are watched. The
+page itself is `toolwire.studio`, which needs an extra.
 """
 
 import contextlib
@@ -67,15 +67,16 @@ def studio(  # noqa: PLR0917 - typer calls it by name
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TARGET]...",
+            metavar="TARGET",
             help="Tools (app.py, app.py:name, a URL, catalog:PROFILE, openapi:DOCUMENT), a recording (run.jsonl), "
-            "or session:ID, also its beginning. Without one: the past sessions of this directory.",
+            "or session:ID (its first characters are enough). Default: the past sessions of this directory.",
             autocompletion=complete_target,
             show_default=False,
         ),
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Begin with your own Claude (it costs money). The page can switch.")
+        bool,
+        typer.Option("--live", help="Start with your own Claude, which costs money. The page can switch."),
     ] = False,
     script: ScriptOption = None,
     model: ModelOption = None,
@@ -85,8 +86,12 @@ def studio(  # noqa: PLR0917 - typer calls it by name
     builtin: BuiltinOption = False,
     settings: SettingsOption = False,
     cwd: CwdOption = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on this machine. 0: a free one.")] = 0,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Print the link, and open no browser.")] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port on this machine; 0 for any free port.")
+    ] = 0,
+    no_open: Annotated[
+        bool, typer.Option("--no-open", help="Only print the link, without opening a browser.")
+    ] = False,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     header: HeaderOption = None,
@@ -94,16 +99,14 @@ def studio(  # noqa: PLR0917 - typer calls it by name
     allow_servers: AllowServersOption = False,
     budget: Annotated[
         str | None,
-        typer.Option(
-            "--budget", metavar="USD", help="For catalog: targets: the most that may be spent here."
-        ),
+        typer.Option("--budget", metavar="USD", help="For catalog: targets: the budget of this studio."),
     ] = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Look into tools, conversations and runs on a page in your browser.
+    """Inspect tools, conversations and runs on a page in your browser.
 
-    The page is on this machine only, and opens by a link that works once. By default a scripted model answers:
-    no key, no network.
+    The page is served on this machine only, and opens with a link that works once. By default a scripted model
+    answers, which needs no key and no network.
 
     Examples:
 
@@ -151,7 +154,7 @@ def studio(  # noqa: PLR0917 - typer calls it by name
     listening = _listen(port)
     import asyncio  # noqa: PLC0415 - heavy
 
-    with contextlib.suppress(KeyboardInterrupt):  # before the server has begun
+    with contextlib.suppress(KeyboardInterrupt):  # pressed before the server has started
         asyncio.run(_serve(shown, named, listening, opens=not no_open))
 
 
@@ -164,7 +167,7 @@ def _listen(port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise UsageError(
-            f"port {port} of {_HOST} cannot be used: {error.strerror}; choose another, or 0"
+            f"cannot listen on port {port} of {_HOST}: {error.strerror}; choose another with --port, or 0 for any"
         ) from None
     listening.listen()
     return listening
@@ -273,7 +276,7 @@ async def _watch(target: "Target", name: str, shown: "Studio") -> None:
 
 
 def _announce(access: "Access", address: str, *, opens: bool) -> None:
-    """Print the link, open the browser, and give another link for each Enter."""
+    """Print the link, open the browser, and do so again with a new link each time Enter is pressed."""
 
     def show() -> None:
         note(f"toolwire studio: {access.make_link(address)}")
@@ -298,7 +301,7 @@ def _open_browser(link: str) -> None:
 
 
 def _is_in_foreground() -> bool:
-    """True if a terminal's keys come to this process; one in the background is stopped when it reads."""
+    """True if this process may read from the terminal: the system stops one in the background that tries."""
     if sys.stdin is None or not sys.stdin.isatty():
         return False
     return sys.platform == "win32" or os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()

@@ -131,7 +131,7 @@ def _show_schemas(found: dict[str, list[dict[str, Any]]]) -> None:
         console.print(one_line(tool["name"]), style="bold cyan", markup=False, soft_wrap=True)
         if description := tool.get("description"):
             typer.echo(plain(description))
-        for title, key in (("takes", "inputSchema"), ("gives", "outputSchema")):
+        for title, key in (("input", "inputSchema"), ("output", "outputSchema")):
             if key in tool:
                 typer.echo(f"{title} {to_json(tool[key])}")
         typer.echo()
