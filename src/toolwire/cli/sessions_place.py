@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from toolwire._support.words import plain_line
 from toolwire.errors import NotSupportedError, SessionRunningError, UsageError
+from toolwire.sessions import disk, paths, recorded
+from toolwire.sessions.cost import CostReport, cost_report, cost_report_from_store
+from toolwire.sessions.entries import is_session_id
+from toolwire.sessions.recorded import RecordedSession
+from toolwire.sessions.search import SearchHit
+from toolwire.sessions.types import SDKSessionInfo, SessionStore, implements
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
-
-    from toolwire.sessions.cost import CostReport
-    from toolwire.sessions.recorded import RecordedSession
-    from toolwire.sessions.search import SearchHit
-    from toolwire.sessions.types import SDKSessionInfo, SessionStore
 
 T = TypeVar("T")
 OnProgress = Callable[[int, int], None] | None
@@ -64,35 +65,25 @@ class DiskPlace:
     @property
     def name(self) -> str:
         """The folder, for messages."""
-        from toolwire.sessions.paths import find_config_folder  # noqa: PLC0415
+        return str(paths.find_config_folder(self._scope.config_dir) / "projects")
 
-        return str(find_config_folder(self._scope.config_dir) / "projects")
-
-    def list_rows(self, limit: int, offset: int = 0) -> "list[SDKSessionInfo]":
+    def list_rows(self, limit: int, offset: int = 0) -> list[SDKSessionInfo]:
         """Return sessions, newest first; all of them if `limit` is 0."""
-        from toolwire.sessions import disk  # noqa: PLC0415
-
         return disk.list_sessions(
             self._scope.directory, limit or None, offset, config_dir=self._scope.config_dir
         )
 
     def find(self, beginning: str) -> str:
         """Return the id of the only session whose id begins like this."""
-        from toolwire.sessions import paths  # noqa: PLC0415
-
         folders = paths.find_project_folders(*self._given)
         return choose(beginning, [each.session_id for each in paths.list_session_files(folders)], self.name)
 
-    def open(self, session_id: str) -> "RecordedSession":
+    def open(self, session_id: str) -> RecordedSession:
         """Open a session for reading."""
-        from toolwire.sessions import recorded  # noqa: PLC0415
-
         return recorded.open_session(session_id, *self._given)
 
-    def search(self, query: str, filters: Filters, on_progress: OnProgress) -> "list[SearchHit]":
+    def search(self, query: str, filters: Filters, on_progress: OnProgress) -> list[SearchHit]:
         """Return the messages that contain all words of a query, best matches first."""
-        from toolwire.sessions import disk  # noqa: PLC0415
-
         return disk.search_sessions(
             query,
             self._scope.directory,
@@ -110,10 +101,8 @@ class DiskPlace:
 
     def report_costs(
         self, since: datetime | None, until: datetime | None, on_progress: OnProgress
-    ) -> "CostReport":
+    ) -> CostReport:
         """Return the cost of the sessions."""
-        from toolwire.sessions.cost import cost_report  # noqa: PLC0415
-
         return cost_report(
             self._scope.directory,
             since=since,
@@ -124,20 +113,14 @@ class DiskPlace:
 
     def rename(self, session_id: str, title: str) -> None:
         """Give a session a title."""
-        from toolwire.sessions import disk  # noqa: PLC0415
-
         disk.rename_session(session_id, title, self._scope.directory, config_dir=self._scope.config_dir)
 
     def tag(self, session_id: str, tag: str | None) -> None:
         """Give a session a tag, or remove it if `tag` is None."""
-        from toolwire.sessions import disk  # noqa: PLC0415
-
         disk.tag_session(session_id, tag, self._scope.directory, config_dir=self._scope.config_dir)
 
     def fork(self, session_id: str, up_to: str | None, title: str | None) -> str:
         """Copy a session; returns the id of the copy."""
-        from toolwire.sessions import disk  # noqa: PLC0415
-
         made = disk.fork_session(
             session_id, self._scope.directory, up_to, title, config_dir=self._scope.config_dir
         )
@@ -145,8 +128,6 @@ class DiskPlace:
 
     def delete(self, session_id: str, *, force: bool) -> None:
         """Delete a session."""
-        from toolwire.sessions import disk  # noqa: PLC0415
-
         try:
             disk.delete_session(
                 session_id, self._scope.directory, force=force, config_dir=self._scope.config_dir
@@ -165,7 +146,7 @@ class StorePlace:
         self._scope = scope
         self._project_of: dict[str, str] = {}
 
-    def list_rows(self, limit: int, offset: int = 0) -> "list[SDKSessionInfo]":
+    def list_rows(self, limit: int, offset: int = 0) -> list[SDKSessionInfo]:
         """Return sessions, newest first; all of them if `limit` is 0."""
         from toolwire.sessions.store_functions import list_sessions_from_store  # noqa: PLC0415
 
@@ -181,8 +162,6 @@ class StorePlace:
 
     def find(self, beginning: str) -> str:
         """Return the id of the only session whose id begins like this."""
-        from toolwire.sessions.entries import is_session_id  # noqa: PLC0415
-
         whole = beginning.lower()
         if (
             self._scope.directory is None
@@ -200,14 +179,12 @@ class StorePlace:
         self._project_of[chosen] = ids[chosen]
         return chosen
 
-    def open(self, session_id: str) -> "RecordedSession":
+    def open(self, session_id: str) -> RecordedSession:
         """Load a session."""
-        from toolwire.sessions.recorded import load_session  # noqa: PLC0415
-
-        session = self._call(load_session, self._store_of(session_id), session_id)
+        session = self._call(recorded.load_session, self._store_of(session_id), session_id)
         return replace(session, project_key=self._project_of.get(session_id, session.project_key))
 
-    def search(self, query: str, filters: Filters, on_progress: OnProgress) -> "list[SearchHit]":
+    def search(self, query: str, filters: Filters, on_progress: OnProgress) -> list[SearchHit]:
         """Return the messages that contain all words of a query, best matches first."""
         del on_progress
         if not callable(getattr(self._store, "search", None)):
@@ -228,7 +205,7 @@ class StorePlace:
             hits += self._call(self._search, query, key, filters)
         return hits[: filters.limit] if filters.limit else hits
 
-    async def _search(self, query: str, key: str | None, filters: Filters) -> "list[SearchHit]":
+    async def _search(self, query: str, key: str | None, filters: Filters) -> list[SearchHit]:
         found: list[SearchHit] = await self._store.search(
             query, project_key=key, include_output=filters.include_output, limit=filters.limit or 1_000_000
         )
@@ -236,10 +213,8 @@ class StorePlace:
 
     def report_costs(
         self, since: datetime | None, until: datetime | None, on_progress: OnProgress
-    ) -> "CostReport":
+    ) -> CostReport:
         """Return the cost of the sessions."""
-        from toolwire.sessions.cost import CostReport, cost_report_from_store  # noqa: PLC0415
-
         whole = CostReport()
         for key in self._list_projects():
             work = partial(cost_report_from_store, since=since, until=until, on_progress=on_progress)
@@ -271,7 +246,6 @@ class StorePlace:
     def delete(self, session_id: str, *, force: bool) -> None:
         """Delete a session."""
         from toolwire.sessions.store_functions import delete_session_via_store  # noqa: PLC0415
-        from toolwire.sessions.types import implements  # noqa: PLC0415
 
         del force  # no CLI has a session in a store open
         if not implements(self._store, "delete"):
@@ -285,32 +259,28 @@ class StorePlace:
         work = partial(import_session_to_store, directory=source.directory, config_dir=source.config_dir)
         self._call(work, session_id, self._store)
 
-    def _list_projects(self) -> "Sequence[str]":
+    def _list_projects(self) -> Sequence[str]:
         """Return the keys of the projects whose sessions the command uses."""
-        from toolwire.sessions.paths import find_worktrees, project_key_for_directory  # noqa: PLC0415
-
         directory = self._scope.directory
         if directory is not None:
-            places = [directory, *find_worktrees(directory)]
-            return list(dict.fromkeys(project_key_for_directory(each) for each in places))
+            places = [directory, *paths.find_worktrees(directory)]
+            return list(dict.fromkeys(paths.project_key_for_directory(each) for each in places))
         found: list[str] | None = self._call_if_supported("list_projects")
         if found is None:
             raise UsageError(f"{self.name} cannot list its projects; name a directory")
         return found
 
-    def _store_of(self, session_id: str) -> "SessionStore":
+    def _store_of(self, session_id: str) -> SessionStore:
         """Return the store for the project of a session that was found."""
         return self._scoped(self._project_of[session_id])
 
-    def _scoped(self, project_key: str) -> "SessionStore":
+    def _scoped(self, project_key: str) -> SessionStore:
         from toolwire.sessions.stores.wrappers import ScopedSessionStore  # noqa: PLC0415
 
         return ScopedSessionStore(self._store, project_key=project_key)
 
     def _call_if_supported(self, method: str, *args: Any) -> Any:
         """Call a method of the store; None if it has no such method."""
-        from toolwire.sessions.types import implements  # noqa: PLC0415
-
         return (
             self._portal.call(getattr(self._store, method), *args)
             if implements(self._store, method)
