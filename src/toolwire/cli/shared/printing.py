@@ -22,6 +22,7 @@ WRONG_USE: Final = 2  # such as a target that does not exist
 INTERRUPTED: Final = 130  # Ctrl-C
 _BMP: Final = 0xFFFF
 _WIDE: Final = 100_000
+_KB: Final = 1024
 
 
 def one_line(text: str) -> str:
@@ -88,11 +89,9 @@ def note(text: str) -> None:
 
 def size(count: int) -> str:
     """Format a number of bytes."""
-    for unit in ("bytes", "KB", "MB"):
-        if count < 1024 or unit == "MB":  # noqa: PLR2004 - bytes in a KB
-            return f"{count:.0f} {unit}" if unit != "MB" else f"{count:.1f} MB"
-        count = round(count / 1024)
-    raise AssertionError(count)
+    if count < _KB:
+        return f"{count} bytes"
+    return f"{count / _KB:.0f} KB" if count < _KB * _KB else f"{count / _KB / _KB:.1f} MB"
 
 
 def tool_name(name: str) -> str:
