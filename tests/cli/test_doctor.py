@@ -1,4 +1,4 @@
-"""`toolwire doctor`: what is here and what is missing."""
+"""`toolwire doctor` reports what is installed and what is missing."""
 
 import json
 import stat
@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from toolwire._transport import find_cli
 from toolwire._transport.find_cli import VARIABLE
 from toolwire.cli.main import app
+from toolwire.mcp import versions
 
 SECRETS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="a stand-in that is a shell script")
@@ -34,19 +35,19 @@ def doctor(tmp_path, monkeypatch):
     return run
 
 
-def said_of(done, what):
-    """The finding of this name."""
+def finding(done, what):
+    """Return the finding of this name."""
     return next(each for each in json.loads(done.stdout)["findings"] if each["what"] == what)
 
 
 @posix
 def test_a_cli_is_found_with_its_version(doctor):
-    """How it was found, and whether it is the one that was tried."""
+    """With how it was found, and whether it is the tested version."""
     done = doctor("--json", script="echo '2.1.325 (Claude Code)'")
     assert done.exit_code == 0
-    assert said_of(done, "CLI")["said"].startswith("2.1.325, ")
-    assert f"named by {VARIABLE}" in said_of(done, "CLI")["said"]
-    assert said_of(done, "CLI version")["said"] == "the version that toolwire is tested with"
+    assert finding(done, "CLI")["said"].startswith("2.1.325, ")
+    assert f"named by {VARIABLE}" in finding(done, "CLI")["said"]
+    assert finding(done, "CLI version")["said"] == "the version that toolwire is tested with"
 
 
 @posix
@@ -54,17 +55,17 @@ def test_another_version_is_a_note(doctor):
     """Not a problem."""
     done = doctor("--json", script="echo '3.0.0 (Claude Code)'")
     assert done.exit_code == 0
-    assert said_of(done, "CLI version")["level"] == "note"
+    assert finding(done, "CLI version")["level"] == "note"
 
 
 @posix
 def test_the_cli_is_started_in_an_environment_of_its_own(doctor):
-    """Nothing of the user's keys gets there."""
+    """It does not get the user's keys."""
     key = "sesame-open"
     done = doctor("--json", script='echo "v:$CLAUDE_CODE_OAUTH_TOKEN:$HOME"', CLAUDE_CODE_OAUTH_TOKEN=key)
-    assert said_of(done, "CLI")["said"].startswith("v::/")
+    assert finding(done, "CLI")["said"].startswith("v::/")
     assert key not in done.stdout
-    assert said_of(done, "key")["said"] == "CLAUDE_CODE_OAUTH_TOKEN set (the value was not read)"
+    assert finding(done, "key")["said"] == "CLAUDE_CODE_OAUTH_TOKEN set (the value was not read)"
 
 
 @posix
@@ -73,13 +74,13 @@ def test_a_cli_that_fails_is_a_note_with_a_fix(doctor, script):
     """Serving and scripted runs work without it."""
     done = doctor("--json", script=script)
     assert done.exit_code == 0
-    assert said_of(done, "CLI")["level"] == "note"
-    assert said_of(done, "CLI")["fix"]
-    assert said_of(done, "run")["said"].startswith("only toolwire run --scripted")
+    assert finding(done, "CLI")["level"] == "note"
+    assert finding(done, "CLI")["fix"]
+    assert finding(done, "run")["said"].startswith("only toolwire run --scripted")
 
 
 def test_no_cli_is_a_note_with_a_fix(doctor):
-    """One line for people."""
+    """Without --json it is one readable line."""
     done = doctor()
     assert done.exit_code == 0
     assert "Claude Code not found" in done.stdout
@@ -88,11 +89,11 @@ def test_no_cli_is_a_note_with_a_fix(doctor):
 
 
 def test_the_places_without_a_cli_are_named(monkeypatch, tmp_path):
-    """All that were searched, so that one can see why it was not found."""
+    """All places that were searched, so that the user sees why it was not found."""
     monkeypatch.setattr(find_cli, "find_official_folder", lambda: None)
     env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     done = CliRunner().invoke(app, ["doctor", "--json"], env={**env, VARIABLE: ""})
-    said = said_of(done, "CLI")["said"]
+    said = finding(done, "CLI")["said"]
     assert said.startswith("Claude Code not found. Looked in: PATH, ~/.local/bin/")
     assert said.endswith("the Python package claude-agent-sdk")
 
@@ -100,9 +101,9 @@ def test_the_places_without_a_cli_are_named(monkeypatch, tmp_path):
 def test_python_and_packages_are_named(doctor):
     """With their versions."""
     done = doctor("--json")
-    assert sys.executable in said_of(done, "Python")["said"]
+    assert sys.executable in finding(done, "Python")["said"]
     for name in ("toolwire 0.", "mcp 2.", "pydantic 2.", "anyio 4."):
-        assert name in said_of(done, "packages")["said"]
+        assert name in finding(done, "packages")["said"]
 
 
 def test_a_missing_package_is_a_problem(doctor, monkeypatch):
@@ -120,3 +121,16 @@ def test_a_missing_package_is_a_problem(doctor, monkeypatch):
     done = doctor("--json")
     assert (done.exit_code, json.loads(done.stdout)["ok"]) == (1, False)
     assert any(each["said"] == "missing: mcp" for each in json.loads(done.stdout)["findings"])
+
+
+@pytest.mark.parametrize(
+    ("installed", "level", "exit_code"),
+    [((1, 30), "problem", 1), ((2, 1), "note", 0), ((3, 0), "problem", 1)],
+)
+def test_a_version_of_mcp_that_serve_refuses_is_reported(doctor, monkeypatch, installed, level, exit_code):
+    """Too old or too new; between them there are versions that serve over stdio only."""
+    monkeypatch.setattr(versions, "installed", lambda: installed)
+    done = doctor("--json")
+    assert done.exit_code == exit_code
+    assert finding(done, "mcp")["level"] == level
+    assert "'mcp>=2.2,<3'" in finding(done, "mcp")["fix"]

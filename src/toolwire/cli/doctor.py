@@ -16,6 +16,7 @@ import typer
 
 from toolwire.cli.shared.printing import markup, show, show_json
 from toolwire.cli.shared.target_options import JsonOption
+from toolwire.mcp.versions import NEXT, SERVING, SERVING_HTTP, can_use
 
 Level = Literal["ok", "note", "problem"]
 
@@ -98,9 +99,13 @@ def _check_packages() -> Iterator[Found]:
     if missing:
         fix = f"{sys.executable} -m pip install --force-reinstall toolwire"
         yield Found("packages", "problem", f"missing: {', '.join(missing)}", fix)
-    old = versions["mcp"]
-    if old is not None and old.partition(".")[0] in {"0", "1"}:
-        yield Found("mcp", "problem", f"mcp {old} is too old", f"{sys.executable} -m pip install 'mcp>=2.2'")
+    if (mcp := versions["mcp"]) is not None:
+        oldest = ".".join(map(str, SERVING_HTTP))
+        fix = f"{sys.executable} -m pip install 'mcp>={oldest},<{NEXT[0]}'"
+        if not can_use(SERVING):
+            yield Found("mcp", "problem", f"toolwire serve does not work with mcp {mcp}", fix)
+        elif not can_use(SERVING_HTTP):
+            yield Found("mcp", "note", f"toolwire serve --http does not work with mcp {mcp}", fix)
 
 
 def _installed_version(name: str) -> str | None:
