@@ -4,11 +4,10 @@ Owns the bundle's manifest and contents: toolwire itself, the target's own files
 the user enters at installation. The bundle never contains their values. The host's `uv` installs the dependencies.
 """
 
+import io
 import os
-import sys
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -98,8 +97,7 @@ def pack(  # noqa: PLR0917 - typer takes them by position
 
       toolwire pack openapi:petstore.yaml --base-url https://petstore.example.com/v1
     """
-    with redirect_stdout(sys.stderr):  # prints of the user's file
-        found = find_server(target, None, needed=True)
+    found = find_server(target, None, needed=True)
     assert found is not None  # noqa: S101 - it is needed
     called = _choose_name(name or found.name)
     place = (out or Path(f"{called}.mcpb")).absolute()
@@ -305,8 +303,6 @@ def _iter_package(folder: Traversable, path: str) -> Iterator[tuple[str, Travers
 
 def _write(place: Path, contents: Iterable[tuple[str, bytes]]) -> None:
     """Write the bundle, whole or not at all."""
-    import io  # noqa: PLC0415 - only here
-
     made = io.BytesIO()
     try:
         with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,6 +1,6 @@
 """Renders the messages of a conversation on a terminal, or as lines of JSON.
 
-Text streams as it comes; tool calls are shown with their times, progress as bars. Text of the model, tools and
+Text is written as it arrives; tool calls are shown with their times, progress as bars. Text of the model, tools and
 servers is made safe first and never read as markup. It reads no input, and is used from one thread.
 """
 

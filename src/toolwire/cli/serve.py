@@ -299,7 +299,7 @@ def serve(  # noqa: PLR0917 - options
 
 
 def _run(work: Work, background: list[Work]) -> None:
-    """Run `work` to its end, with the other tasks beside it."""
+    """Run `work` to its end, with the other tasks in the background."""
     import anyio  # noqa: PLC0415 - heavy
 
     from toolwire._support.tasks import spawn  # noqa: PLC0415

@@ -299,10 +299,10 @@ def export(  # noqa: PLR0917
             raise UsageError(f"{target} already exists; --force replaces it")
         with show_progress("Exporting") as move:
             written = exports.write_export(found, goal, chosen, move)
-        beside = len(found.subagents) if chosen == "jsonl" and not goal.is_dir() else 0
+        left_out = len(found.subagents) if chosen == "jsonl" and not goal.is_dir() else 0
     typer.echo(plain(f"Wrote {written} ({size(written.stat().st_size)})"))
-    if beside:
-        note(f"The file does not include {count(beside, 'subagent')}: export to a folder to include them")
+    if left_out:
+        note(f"The file does not include {count(left_out, 'subagent')}: export to a folder to include them")
 
 
 def _write_to_stdout(pieces: Iterator[bytes]) -> None:

@@ -127,7 +127,7 @@ def studio(  # noqa: PLR0917 - typer calls it by name
     given = list(targets or ())
     if (budget or ledger) and not any(each.startswith(CATALOG) for each in given):
         raise UsageError(
-            f"--{'budget' if budget else 'ledger'} only applies to catalog: targets, and there is none"
+            f"--{'budget' if budget else 'ledger'} only applies to catalog: targets, and none was given"
         )
     recordings = [each for each in given if each.endswith(".jsonl")]
     past = [each.removeprefix(_SESSION) for each in given if each.startswith(_SESSION)]

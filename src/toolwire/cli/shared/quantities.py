@@ -12,7 +12,7 @@ _UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def parse_time(option: str, text: str, now: datetime) -> datetime:
-    """Parse `12h`, `7d`, `4w` (so long ago, today included) or a date. Days begin in UTC."""
+    """Parse a date, or a time ago: `12h`, `7d` or `4w`, where today is one of the days. Days are in UTC."""
     if found := _AGO.fullmatch(text.strip()):
         count, unit = int(found[1]), found[2]
         if unit == "h":

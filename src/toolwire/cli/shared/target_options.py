@@ -143,8 +143,8 @@ def resolve_target(
 ) -> "Target":
     """Find the server that a command names.
 
-    `catalog` holds the options for `catalog:` targets, of which those that are None were not given. `openapi` holds
-    those for `openapi:` targets, of which those that are None, False or empty were not given.
+    `catalog` holds the options for `catalog:` targets; a value of None was not given. `openapi` holds those for
+    `openapi:` targets; a value that is None, False or empty was not given.
     """
     from toolwire.cli.shared.target import Choice, resolve  # noqa: PLC0415 - heavy
 
