@@ -75,7 +75,7 @@ def write_tasks(tmp_path, *names):
 
 
 def test_a_batch_from_file_to_export(shell, tmp_path):
-    """Run, show, export, retry; exit codes tell what became of it."""
+    """Run, show, export, retry; the exit codes show the outcome."""
     write_tasks(tmp_path, "api", "web", "bad")
     code, out, err = shell("run", "review.py", "tasks.jsonl")
     assert code == 3, err
@@ -110,8 +110,8 @@ def test_a_batch_from_file_to_export(shell, tmp_path):
     assert (code, json.loads(out)["cancelled"]) == (0, 1)
 
 
-def test_text_that_is_not_valid_is_exported(shell, tmp_path):
-    """Half a surrogate pair, which a CLI may have reported: escaped in JSON, a question mark in a table."""
+def test_lone_surrogates_are_exported(shell, tmp_path):
+    """A CLI may report them: they are escaped in JSON, and a question mark in a table."""
     write_tasks(tmp_path, "bad")
     assert shell("run", "review.py", "tasks.jsonl")[0] == 3
     with closing(sqlite3.connect(tmp_path / "state" / "review" / "runs.db")) as db, db:
@@ -124,7 +124,7 @@ def test_text_that_is_not_valid_is_exported(shell, tmp_path):
 
 
 def test_unknown_runs_are_reconciled(shell, tmp_path):
-    """Their exit code is 4 until a person has said what they cost."""
+    """The exit code is 4 until the user has recorded their cost."""
     write_tasks(tmp_path, "gone")
     assert shell("run", "review.py", "tasks.jsonl")[0] == 4
     _, out, err = shell("reconcile", "review")
@@ -158,7 +158,7 @@ def test_unknown_runs_are_reconciled(shell, tmp_path):
     ],
 )
 def test_mistakes_are_one_line(shell, tmp_path, words, code, says):
-    """With what is wrong and what to do; no traceback."""
+    """With what is wrong and what to do, and no traceback."""
     (tmp_path / "empty.py").write_text("x = 1\n")
     found, _, err = shell(*words)
     assert (found, "Traceback" in err) == (code, False), err
@@ -173,7 +173,7 @@ def wait_for(condition, seconds=60):
 
 
 def test_workers_drain_on_sigterm_and_serve_metrics(shell, tmp_path):
-    """What runs comes to its end, what waits stays; Ctrl-C stops at once, and what it cost is booked."""
+    """Current runs finish, waiting ones stay; Ctrl-C stops at once, and the cost is booked."""
     write_tasks(tmp_path, "api", "web")
     port = free_port()
     worker = shell.start("worker", "review.py", "--metrics", str(port))
@@ -190,7 +190,7 @@ def test_workers_drain_on_sigterm_and_serve_metrics(shell, tmp_path):
 
 
 def test_ctrl_c_stops_the_runs(shell, tmp_path):
-    """Exit code 130; the run tells what it cost, and counts as failed."""
+    """Exit code 130; the run reports its cost, and counts as failed."""
     write_tasks(tmp_path, "slow")
     process = shell.start("run", "review.py", "tasks.jsonl")
     try:

@@ -21,8 +21,8 @@ def test_json_lines(tmp_path):
     assert list(read_items(path, None)) == [("a", {"key": "a", "n": 1}), ("7", {"id": 7, "n": 2}), ("c", [3])]
 
 
-def test_an_item_without_a_key_is_its_own_key(tmp_path):
-    """The same line is the same run, wherever it stands in the file."""
+def test_an_item_without_a_key_gets_a_hash_of_itself(tmp_path):
+    """The same line is the same run, wherever it is in the file."""
     first = dict(read_items(write(tmp_path, "a.jsonl", '"x"\n{"b": 1, "a": 2}\n'), None))
     second = dict(read_items(write(tmp_path, "b.jsonl", '{"a": 2, "b": 1}\n"y"\n"x"\n'), None))
     assert len(first) == 2
@@ -65,14 +65,14 @@ def test_csv(tmp_path):
         ("t.txt", "x", None, "ends in .jsonl or .csv"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path, name, text, key, says):
+def test_errors_name_the_file_and_the_line(tmp_path, name, text, key, says):
     """With the file and the line."""
     with pytest.raises(UsageError, match=says):
         list(read_items(write(tmp_path, name, text), key))
 
 
-def test_a_file_that_is_not_there(tmp_path):
-    """Said at once, before anything is opened."""
+def test_a_missing_file_is_reported_at_once(tmp_path):
+    """Before anything is opened."""
     with pytest.raises(UsageError, match="does not exist"):
         list(read_items(tmp_path / "none.jsonl", None))
 

@@ -1,4 +1,4 @@
-"""How far a batch is, for people and for scripts."""
+"""The progress of a batch, for users and for scripts."""
 
 import io
 import json
@@ -27,7 +27,7 @@ def result(**given):
     return Done(**{**values, "error": "no\nway", "attempts": 1, "session_id": "s", "usage": None, **given})
 
 
-def test_a_line_says_how_far_it_is():
+def test_progress_in_one_line():
     """Only states that occur, and the money against the budget."""
     assert describe("b", PROGRESS) == (
         "b: 3 done, 1 failed, 2 running, 5 waiting; $1.5 spent of $10, $4 reserved"
@@ -45,8 +45,8 @@ class Clock:
 @pytest.mark.parametrize(
     ("left", "says"), [(0, "0 s"), (60, "30 s"), (600, "5 min 0 s"), (10_000, "1 h 23 min")]
 )
-def test_the_time_left_follows_from_the_rate_of_the_last_minute(left, says):
-    """What was long ago does not count."""
+def test_the_time_left_is_estimated_from_the_last_minute(left, says):
+    """Earlier runs do not count."""
     clock = Clock()
     rate = Rate(clock)
     assert rate.left(5) == "?"
@@ -60,7 +60,7 @@ def test_the_time_left_follows_from_the_rate_of_the_last_minute(left, says):
 
 
 def test_without_a_terminal_each_result_is_a_line(capsys):
-    """Control characters of keys and errors do nothing to it."""
+    """Control characters in keys and errors are made harmless."""
     screen = Screen("b", json=False)
     screen.result(result(), PROGRESS)
     screen.end(PROGRESS)

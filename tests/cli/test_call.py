@@ -138,8 +138,8 @@ SCHEMA = {
         ([], {}),
     ],
 )
-def test_values_are_read_by_the_schema(words, expected):
-    """Numbers where the schema says so, and text as it is."""
+def test_values_are_converted_to_the_types_of_the_schema(words, expected):
+    """Numbers where the schema has numbers, and text as it is."""
     read = parse_arguments(words, SCHEMA)
     assert read == expected
     assert [type(value) for value in read.values()] == [type(value) for value in expected.values()]
@@ -157,8 +157,8 @@ def test_values_are_read_by_the_schema(words, expected):
         (["text=@raw.bin"], "text=@raw.bin: cannot read the file .it is not UTF-8 text"),
     ],
 )
-def test_a_word_that_cannot_be_read_is_told(folder, words, said):
-    """What it was and how to write it."""
+def test_an_argument_that_cannot_be_parsed_is_an_error(folder, words, said):
+    """The error has the argument, and how to write it."""
     (folder / "raw.bin").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=said):
         parse_arguments(words, SCHEMA)
@@ -179,8 +179,8 @@ def test_a_result_is_printed(call):
     assert (done.exit_code, done.stdout, done.stderr) == (0, "42.0\n", "adding\n")
 
 
-def test_machines_get_the_raw_result(call):
-    """As JSON, and nothing else."""
+def test_json_prints_the_raw_result(call):
+    """And nothing else."""
     done = call("add", "a=15", "b=27", "--json")
     assert json.loads(done.stdout)["content"] == [{"type": "text", "text": "42.0"}]
     failed = call("fail", "why=x", "--json")
@@ -188,7 +188,7 @@ def test_machines_get_the_raw_result(call):
 
 
 def test_a_tool_that_fails_is_exit_code_1(call):
-    """Its text is on stderr."""
+    """Its text is printed on stderr."""
     done = call("fail", "why=because")
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", "no: because\n")
 
@@ -207,7 +207,7 @@ def test_where_a_tool_failed_is_shown(call):
 
 
 def test_an_error_is_json_too(call):
-    """With --json a script finds JSON on stdout in any case."""
+    """With --json a script always finds JSON on stdout."""
     done = call("nope", "--json")
     assert (done.exit_code, done.stderr) == (2, "")
     assert "has no tool 'nope'" in json.loads(done.stdout)["error"]
@@ -215,12 +215,12 @@ def test_an_error_is_json_too(call):
 
 @pytest.mark.parametrize("name", ["mcp__hand__add", "mcp__other__add"])
 def test_the_name_that_claude_uses_is_understood(call, name):
-    """Whatever the server is called there."""
+    """Whatever the name of the server in it."""
     assert call(name, "a=1", "b=2").stdout == "3.0\n"
 
 
 def test_wrong_arguments_do_not_reach_the_tool(call, folder):
-    """Every violation is told; exit code 2."""
+    """Every violation is reported; exit code 2."""
     done = call("strict", "a=x", "b=1")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
@@ -241,23 +241,23 @@ def test_wrong_arguments_do_not_reach_the_tool(call, folder):
         ("zz", "hand.py has no tool 'zz'; its tools are add, "),
     ],
 )
-def test_an_unknown_tool_is_told_with_the_nearest(call, name, said):
-    """Or with those that there are."""
+def test_an_unknown_tool_is_an_error_with_the_closest_name(call, name, said):
+    """Or with a list of the tools."""
     done = call(name)
     assert done.exit_code == 2
     assert done.stderr.startswith(f"Error: {said}")
     assert done.stderr.count("\n") == 1
 
 
-def test_what_acts_on_a_terminal_is_taken_out(call):
-    """Control characters of a result and of a log message."""
+def test_control_characters_are_removed(call):
+    """From a result and from a log message."""
     assert call("odd").stdout == "ab\tc\n"
     done = call("told")
     assert (done.stdout, done.stderr) == ("done\n", "warning hand: look  out\n")
 
 
 def test_media_are_named_or_saved(call, folder):
-    """Kind and size; with --save as files."""
+    """With kind and size; --save writes them to files."""
     assert call("media").stdout == "<image/png, 12 KB>\n<audio/wav, 4 bytes>\nand text\n"
     saved = call("media", "--save", "out")
     assert "saved to out/image-1.png" in saved.stdout
@@ -277,22 +277,22 @@ def test_structured_content_without_text_is_shown(folder):
     assert CliRunner().invoke(app, ["call", "shaped.py", "x"]).stdout == '{\n  "a": 1\n}\n'
 
 
-def test_a_call_can_be_given_up(call):
-    """After so many seconds, with exit code 1."""
+def test_a_call_times_out(call):
+    """After the given seconds, with exit code 1."""
     done = call("slow", "--timeout", "0.05")
     assert (done.exit_code, done.stderr) == (1, "Error: slow returned no result within 0.05 seconds\n")
 
 
-def test_a_question_without_a_terminal_is_declined(call):
-    """With a note that says so."""
+def test_an_elicitation_without_a_terminal_is_declined(call):
+    """With a note on stderr."""
     done = call("ask")
     assert done.stdout == "decline None\n"
     assert done.stderr == "hand requested input from the user: declined, there is no terminal.\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of POSIX")
-def test_a_question_is_asked_on_a_terminal(folder):
-    """One prompt for each property, asked again until it fits."""
+def test_an_elicitation_is_shown_on_a_terminal(folder):
+    """One prompt for each property, repeated until the value is valid."""
     command = [sys.executable, "-m", "toolwire", "call", "hand.py", "ask"]
     with Terminal(command, cwd=folder, env={"PATH": "", "NO_COLOR": "1"}) as terminal:
         for question, answer in (

@@ -1,4 +1,4 @@
-"""`toolwire catalog`: what was spent, lost answers, and accepted prices."""
+"""`toolwire catalog`: costs, lost responses, and accepted prices."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ MAIN = "from toolwire.cli.catalog import catalog_app; catalog_app()"
 
 @pytest.fixture(autouse=True)
 def path(tmp_path, monkeypatch):
-    """A place for a ledger that is nobody's."""
+    """Where a new ledger may be created."""
     monkeypatch.setenv("TOOLWIRE_LEDGER", str(tmp_path / "ledger.db"))
     monkeypatch.delenv("NO_COLOR", raising=False)
     return tmp_path / "ledger.db"
@@ -36,7 +36,7 @@ def ledger(path):
 
 
 def catalog(*arguments, code=0):
-    """Run a command in this process; what it printed."""
+    """Run a command in this process and return its output."""
     done = CliRunner().invoke(catalog_app, list(map(str, arguments)))
     assert done.exit_code == code, (done.stdout, done.stderr, done.exception)
     if code:
@@ -55,13 +55,13 @@ def paid(ledger, tool="search", amount=10_000, session="s1", actual=None, **give
 
 
 def sent(ledger, tool="search", amount=10_000, session="s1", variant=""):
-    """A call that is on its way."""
+    """A call whose response is pending."""
     order = Order(session, tool, f"id-{tool}", tool, amount, "", "d", variant)
     return ledger.begin(order, Limits()).id
 
 
 def asked(ledger, tool, *prices, variant=""):
-    """The list asks these prices, one after the other; a call at each that is not refused."""
+    """Let the list have these prices, one after the other, with a call at each one that is not refused."""
     for price in prices:
         with contextlib.suppress(PriceRaised):
             ledger.release(sent(ledger, tool, price, variant=variant))
@@ -72,8 +72,8 @@ def lines(text, start):
     return [line.split() for line in text.splitlines() if line.startswith(start)]
 
 
-def test_nothing_spent_is_said(path):
-    """Asking makes no ledger, and is no failure."""
+def test_without_a_ledger_nothing_was_spent(path):
+    """No ledger is created, and the exit code is 0."""
     assert "No paid calls." in catalog("spend")
     assert str(path) in catalog("spend")
     assert "Nothing to reconcile" in catalog("reconcile")
@@ -83,7 +83,7 @@ def test_nothing_spent_is_said(path):
     assert not path.exists()
 
 
-def test_an_empty_ledger_is_said_too(ledger):
+def test_an_empty_ledger_has_no_calls(ledger):
     """A file without a call has nothing to show."""
     assert catalog("spend").endswith("No paid calls.\n")
     paid(ledger)
@@ -117,8 +117,8 @@ def test_days_and_tools_are_shown_with_bars(ledger):
         ("state", ["settled"]),
     ],
 )
-def test_sums_are_over_what_is_asked(ledger, by, names):
-    """The dearest first, and in JSON all of it in micros."""
+def test_sums_are_grouped_as_requested(ledger, by, names):
+    """The most expensive first; JSON has all of them, in micros."""
     paid(ledger, "search", 10_000, "s1")
     paid(ledger, "draw", 30_000, "s2")
     shown = catalog("spend", "--by", by)
@@ -151,7 +151,7 @@ def test_since_takes_ages_and_dates(ledger, since, calls):
 
 
 def test_what_is_left_of_limits_is_shown(ledger):
-    """Today's money counts against a day, all of it in total; less than nothing is never left."""
+    """Today's costs count against a day, all costs against the total; never less than zero is left."""
     paid(ledger, amount=1_000_000)
     ledger.now = datetime.now(UTC).timestamp()
     sent(ledger, "draw", amount=500_000)
@@ -162,7 +162,7 @@ def test_what_is_left_of_limits_is_shown(ledger):
 
 
 def test_a_day_ahead_of_the_clock_is_named(ledger):
-    """What is left is that of the day that the next call counts for."""
+    """The remaining budget is that of the day for which the next call counts."""
     ledger.now = datetime(2126, 1, 1, tzinfo=UTC).timestamp()
     paid(ledger, amount=1_000_000)
     assert "$1.0000 of $2.0000 left on 2126-01-01 (UTC; the ledger already has calls on that day" in catalog(
@@ -171,7 +171,7 @@ def test_a_day_ahead_of_the_clock_is_named(ledger):
 
 
 def test_long_lists_end_with_what_is_left_out(ledger):
-    """The 31 dearest tools and the 31 last days are shown, JSON has all."""
+    """The 31 most expensive tools and the 31 last days are shown; JSON has all."""
     for number in range(40):
         paid(ledger, f"tool{number:02}", 1000 + number * 100)
         ledger.now += DAY
@@ -182,8 +182,8 @@ def test_long_lists_end_with_what_is_left_out(ledger):
     assert len(json.loads(catalog("spend", "--json"))["by"]["tool"]) == 40
 
 
-def test_names_of_others_have_no_say(ledger):
-    """Neither markup nor escape sequences of a tool's name or a reason act."""
+def test_names_from_the_api_are_made_safe(ledger):
+    """Neither markup nor escape sequences in a tool's name or a reason take effect."""
     ledger.unknown(sent(ledger, "[red]a[/]\x1b[2J\x07"), "[bold]no\x1b[0m\nsecond")
     ledger.stop("id", "[red]b[/]\x1b[2J\x07", "\x1b[2J[red]why")
     for shown in (catalog("spend"), catalog("reconcile")):
@@ -218,7 +218,7 @@ def test_stopped_tools_and_higher_prices_are_shown(ledger):
 
 
 def test_reconcile_lists_and_settles(ledger):
-    """What is unknown, by its first characters; then it is no more."""
+    """An unknown call is named by the first characters of its id, and is no longer unknown afterwards."""
     first, second, third = (sent(ledger) for _ in range(3))
     for call in (first, second, third):
         ledger.unknown(call, "read time-out")
@@ -249,7 +249,7 @@ def test_reconcile_releases_all(ledger):
 
 
 def test_reconcile_finds_what_a_crash_left(ledger):
-    """A call of a process that is gone is asked about; one of a living process is not."""
+    """A call of a process that has ended is listed; one of a running process is not."""
     ledger.now = datetime.now(UTC).timestamp()
     sent(ledger)
     namespace = ledger.owner.split(":")[3]
@@ -261,7 +261,7 @@ def test_reconcile_finds_what_a_crash_left(ledger):
 
 
 def test_a_lost_reply_of_unknown_price_needs_an_amount(ledger):
-    """The list says that the price is not known, and the command asks for it."""
+    """The list shows that the price is unknown, and the command requires an amount."""
     call = sent(ledger, amount=None)
     ledger.unknown(call, "lost")
     assert "unknown" in catalog("reconcile")
@@ -270,7 +270,7 @@ def test_a_lost_reply_of_unknown_price_needs_an_amount(ledger):
 
 
 def test_accept_lets_a_tool_run_again_at_its_new_price(ledger):
-    """By the tool's name or the entry's."""
+    """By the name of the tool or of the entry."""
     for name, price in (("search", None), ("id-draw", None), ("sing", "0.05")):
         tool = name.removeprefix("id-")
         paid(ledger, tool, actual=30_000)
@@ -282,8 +282,8 @@ def test_accept_lets_a_tool_run_again_at_its_new_price(ledger):
     assert "Nothing to accept" in catalog("accept", "search")
 
 
-def test_accept_takes_what_is_asked_now(ledger):
-    """A spike that nobody paid is not what a person is shown and agrees to."""
+def test_accept_uses_the_current_price(ledger):
+    """Not an earlier, higher price that was never paid."""
     asked(ledger, "search", 10_000, 5_000_000, 20_000)
     assert "may now cost $0.0200 per call; before: $0.0100" in catalog("accept", "search")
     asked(ledger, "search", 5_000)
@@ -292,7 +292,7 @@ def test_accept_takes_what_is_asked_now(ledger):
 
 
 def test_accept_takes_all_actions_that_wait(ledger):
-    """Each is shown; one can be named, and a price of none that waits has to be."""
+    """Each is shown; --action names one, and is needed if several have a price and none is waiting."""
     for action in ("deep", "quick", "slow"):
         asked(ledger, "search", 10_000, *([20_000] if action != "slow" else []), variant=action)
     done = catalog("accept", "search", "--action", "quick")
@@ -313,8 +313,8 @@ def test_accept_takes_all_actions_that_wait(ledger):
     ]
 
 
-def test_accept_gives_a_price_to_what_has_none(ledger):
-    """Known by a call alone; what has no known price needs one."""
+def test_accept_sets_the_price_of_a_tool_without_one(ledger):
+    """Even if only a call is known; --price is then required."""
     sent(ledger, "draw", None)
     assert "draw may now cost $0.0200 per call; before: unknown." in catalog(
         "accept", "draw", "--price", "0.02"
@@ -334,8 +334,8 @@ def test_a_cost_that_cannot_be_read_is_shown(ledger):
     assert catalog("accept", "search") == "search may be called again.\n"
 
 
-def test_a_name_of_two_entries_is_not_guessed_at(ledger):
-    """Both are listed, and either can be named."""
+def test_a_name_that_matches_two_entries_is_an_error(ledger):
+    """Both are listed, and either can be named by its id."""
     for api in ("one", "two"):
         ledger.stop(f"{api}:1", "search", "by hand")
     assert "search matches 2 entries, name one of them: one:1, two:1" in catalog("accept", "search", code=2)
@@ -376,7 +376,7 @@ def test_wrong_use_is_one_line(ledger, arguments, said):
 
 
 def test_a_call_that_is_not_unknown_is_not_reconciled(ledger):
-    """Nor one that several ids could mean."""
+    """Nor an id that matches several calls."""
     done = paid(ledger)
     assert f"call {done} is settled, not unknown" in catalog("reconcile", done, "--charged", code=2)
     for _ in range(2):
@@ -385,14 +385,14 @@ def test_a_call_that_is_not_unknown_is_not_reconciled(ledger):
 
 
 @pytest.mark.parametrize("arguments", [["reconcile", "abc", "--charged"], ["accept", "search"]])
-def test_without_a_ledger_there_is_nothing_to_book(path, arguments):
-    """Exit 2, and none is made."""
+def test_without_a_ledger_nothing_can_be_recorded(path, arguments):
+    """Exit code 2, and no ledger is created."""
     assert "there is no ledger at" in catalog(*arguments, code=2)
     assert not path.exists()
 
 
-def test_a_damaged_ledger_is_one_line(path):
-    """Exit 1: the use was right."""
+def test_a_damaged_ledger_is_a_one_line_error(path):
+    """Exit code 1: the command was used correctly."""
     path.write_text("no database, but long enough to look at" * 30)
     assert "is damaged, or no ledger of toolwire" in catalog("spend", code=1)
 
@@ -421,7 +421,7 @@ def test_bars_fit_the_terminal(ledger, tmp_path, width, bar, env):
 
 
 def test_an_old_encoding_gets_plain_bars(ledger, tmp_path):
-    """What cannot write blocks writes number signs."""
+    """An encoding without block characters gets number signs."""
     paid(ledger)
     done = CliRunner(charset="ascii").invoke(catalog_app, ["spend", "--by", "tool"])
     assert done.exit_code == 0, done.exception

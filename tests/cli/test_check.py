@@ -65,7 +65,7 @@ def test_a_good_tool_has_no_findings():
     ],
 )
 def test_each_rule_finds_what_it_looks_for(tool, level, words):
-    """One finding, with its level, its words and a way out."""
+    """One finding, with its level, its text and a fix."""
     (found,) = find_problems([tool], "calc")
     assert (found.level, words in found.what) == (level, True), found
     assert found.fix
@@ -87,8 +87,8 @@ def test_tools_that_the_cli_spells_the_same_are_found():
     ]
 
 
-def test_a_list_that_is_empty_or_long_is_told():
-    """In numbers."""
+def test_a_list_that_is_empty_or_long_is_reported():
+    """With the numbers."""
     assert find_problems([], "calc")[0].what == "the server has no tools"
     (found,) = find_problems([changed(name=f"tool_{number}") for number in range(298)], "calc")
     assert (found.level, found.tool) == ("hint", None)
@@ -119,7 +119,7 @@ def add(a: float) -> float:
 '''
 
 
-def test_a_fine_file_is_told_so(check):
+def test_a_file_without_findings_is_ok(check):
     """In one line."""
     done = check(FINE)
     assert (done.exit_code, done.stdout, done.stderr) == (0, "OK: 1 tool, nothing to fix\n", "")
@@ -137,7 +137,7 @@ def test_hints_and_warnings_do_not_fail_unless_strict(check):
 
 
 def test_errors_fail(check):
-    """For people and for machines."""
+    """As text and as JSON."""
     text = FINE.replace("add", "x" * 60)
     assert check(text).exit_code == 1
     done = check(text, "--json")
@@ -147,8 +147,8 @@ def test_errors_fail(check):
     assert set(report["findings"][0]) == {"level", "tool", "what", "fix"}
 
 
-def test_words_of_others_do_nothing_to_the_terminal(check):
-    """Neither control characters nor markup."""
+def test_texts_of_tools_are_made_safe_for_the_terminal(check):
+    """Neither control characters nor markup take effect."""
     text = 'from toolwire import tool\n@tool(description="[b]\\x1b[2J")\ndef f(): ...\n'
     done = check(text)
     assert "\x1b" not in done.stdout

@@ -1,4 +1,4 @@
-"""`toolwire config`: every client, printed and installed, in a home of its own."""
+"""`toolwire config`: every client, printed and installed, in a temporary home."""
 
 import json
 import os
@@ -34,7 +34,7 @@ REMOTE = ["--http", URL, "--name", "shop"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A project with one server, and a home that is nobody's."""
+    """A project with one server, and a temporary home."""
     tmp_path = tmp_path.resolve()
     project = tmp_path / "my prøject"
     project.mkdir()
@@ -61,14 +61,14 @@ def config(*arguments, code=0):
 
 
 def refused(*arguments):
-    """What it says on stderr when it refuses; nothing may be on stdout then."""
+    """Return the error on stderr; nothing may be on stdout then."""
     done = config(*arguments, code=2)
     assert done.stdout == ""
     return done.stderr
 
 
 def usual(client, tmp_path):
-    """Where that client's file is in these tests."""
+    """Return the path of that client's file in these tests."""
     return {
         "claude-desktop": tmp_path / "home" / ".config" / "Claude" / "claude_desktop_config.json",
         "claude-code": Path.cwd() / ".mcp.json",
@@ -79,7 +79,7 @@ def usual(client, tmp_path):
 
 @pytest.mark.parametrize("client", ALL)
 def test_a_server_that_the_client_starts(client, folder):
-    """Stdout is the entry and nothing else: this Python, and the whole path of the file."""
+    """Stdout has only the entry: this Python, and the absolute path of the file."""
     done = config("shop_tools.py:server", "--for", client)
     document = json.loads(done.stdout)
     entry = document["servers" if client == "vscode" else "mcpServers"]["shop"]
@@ -90,16 +90,16 @@ def test_a_server_that_the_client_starts(client, folder):
 
 
 @pytest.mark.parametrize("client", ALL)
-def test_it_says_which_file_the_entry_belongs_into(client, tmp_path):
-    """On stderr, with the way to put it there; no file is touched."""
+def test_stderr_names_the_file_for_the_entry(client, tmp_path):
+    """And how to install it; no file is changed."""
     done = config("shop_tools.py:server", "--for", client)
     assert str(usual(client, tmp_path)) in done.stderr
     assert not usual(client, tmp_path).exists()
 
 
 @pytest.mark.parametrize("client", ALL)
-def test_install_makes_the_file_and_remove_takes_the_entry_out(client, tmp_path):
-    """Folders are made; the second time nothing is changed; what is installed is what is printed."""
+def test_install_creates_the_file_and_remove_removes_the_entry(client, tmp_path):
+    """Folders are created; a second install changes nothing; the installed entry is the printed one."""
     file = usual(client, tmp_path)
     printed = json.loads(config("shop_tools.py:server", "--for", client).stdout)
     done = config("shop_tools.py:server", "--for", client, "--install")
@@ -115,8 +115,8 @@ def test_install_makes_the_file_and_remove_takes_the_entry_out(client, tmp_path)
     assert file.with_name(f"{file.name}.bak").read_bytes() == before
 
 
-def test_what_else_is_in_the_file_stays(folder):
-    """Other servers and keys, their order, their numbers and letters, and the file's mode; a backup is made."""
+def test_the_rest_of_the_file_is_kept(folder):
+    """Other servers and keys, their order, numbers and characters, and the file's mode; a backup is made."""
     file = folder / ".mcp.json"
     text = '{"z": [1, 1.5, null, "\\ud83d\\ude00 é"], "mcpServers": {"b": {"c": "x"}, "a": {}}, "y": {"k": true}}'
     file.write_text(text, encoding="utf-8")
@@ -164,8 +164,8 @@ def test_another_server_of_that_name_is_refused_and_replaced_with_force(folder):
     ],
 )
 @pytest.mark.parametrize("action", ["--install", "--remove"])
-def test_a_file_that_would_suffer_is_not_touched(text, said, action, folder):
-    """Broken JSON is named with its line and column; what could not be kept is refused."""
+def test_a_file_that_would_lose_content_is_not_changed(text, said, action, folder):
+    """Broken JSON is reported with line and column; content that could not be kept is refused."""
     file = folder / ".mcp.json"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     before = file.read_bytes()
@@ -184,8 +184,8 @@ def test_an_empty_file_is_filled(text, folder):
     assert file.read_text(encoding="utf-8").startswith("\ufeff") == text.startswith("\ufeff")
 
 
-def test_half_a_surrogate_pair_stays(folder):
-    """JSON may hold what UTF-8 cannot."""
+def test_a_lone_surrogate_is_kept(folder):
+    """JSON can contain it, UTF-8 cannot."""
     file = folder / ".mcp.json"
     file.write_text('{"odd": "\\ud800"}')
     config("shop_tools.py:server", "--for", "claude-code", "--install")
@@ -194,7 +194,7 @@ def test_half_a_surrogate_pair_stays(folder):
 
 @pytest.mark.skipif(os.name != "posix", reason="needs links")
 def test_a_link_to_the_file_stays_a_link(folder, tmp_path):
-    """People keep such files elsewhere and link to them."""
+    """Users keep such files elsewhere and link to them."""
     real = tmp_path / "dotfiles.json"
     real.write_text("{}")
     (folder / ".mcp.json").symlink_to(real)
@@ -203,8 +203,8 @@ def test_a_link_to_the_file_stays_a_link(folder, tmp_path):
     assert "shop" in json.loads(real.read_text())["mcpServers"]
 
 
-def test_a_write_that_fails_is_a_sentence_and_changes_nothing(folder):
-    """Here the backup cannot be made; no part of a file is left either."""
+def test_a_write_that_fails_is_an_error_and_changes_nothing(folder):
+    """Here the backup cannot be written; no partial file is left either."""
     (folder / ".mcp.json").write_text("{}")
     (folder / ".mcp.json.bak").mkdir()
     done = config("shop_tools.py:server", "--for", "claude-code", "--install", code=1)
@@ -213,7 +213,7 @@ def test_a_write_that_fails_is_a_sentence_and_changes_nothing(folder):
     assert sorted(path.name for path in folder.glob(".*")) == [".mcp.json", ".mcp.json.bak"]
 
 
-def test_a_path_that_is_in_the_way_is_a_sentence(folder):
+def test_a_file_in_place_of_a_folder_is_an_error(folder):
     """A file where a folder should be."""
     (folder / ".cursor").write_text("")
     done = config("shop_tools.py:server", "--for", "cursor", "--install", code=1)
@@ -240,7 +240,7 @@ def test_path_names_another_file(folder):
     ],
 )
 def test_a_server_that_runs_already(client, body):
-    """By its URL; a client that only starts processes gets a bridge, and the user is told."""
+    """By its URL; a client that only starts processes gets a bridge, and a note for the user."""
     done = config(*REMOTE, "--for", client)
     (servers,) = json.loads(done.stdout).values()
     assert servers == {"shop": body}
@@ -257,7 +257,7 @@ def test_a_server_that_runs_already(client, body):
 )
 @pytest.mark.parametrize("more", [[], ["--json"], ["--install"], ["--install", "--json"]])
 def test_a_token_is_referred_to_and_never_written(client, reference, more, folder):
-    """Neither on the screen nor in a file, where the client has a way to look it up."""
+    """Neither to the screen nor to a file, if the client can refer to a secret."""
     given = ["--http", URL, "--name", "my-shop", "--token", "s3cret"]
     printed = json.loads(config(*given, "--for", client).stdout)
     entry = printed["servers" if client == "vscode" else "mcpServers"]["my-shop"]
@@ -271,7 +271,7 @@ def test_a_token_is_referred_to_and_never_written(client, reference, more, folde
 
 
 def test_a_token_that_must_be_plain_comes_with_a_warning(tmp_path):
-    """Claude Desktop has no other way; the new file is the user's alone."""
+    """Claude Desktop has no other way; only the user can read the new file."""
     done = config(*REMOTE, "--token", "s3cret", "--for", "claude-desktop", "--install")
     assert "Warning" in done.stderr
     file = usual("claude-desktop", tmp_path)
@@ -282,14 +282,14 @@ def test_a_token_that_must_be_plain_comes_with_a_warning(tmp_path):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_the_bridge_is_told_when_http_goes_over_the_network():
-    """mcp-remote refuses plain HTTP to other machines otherwise."""
+def test_the_bridge_allows_http_to_other_machines():
+    """mcp-remote refuses it without an option."""
     entry = _clients.http_entry(_clients.CLIENTS["claude-desktop"], "x", "http://example.com/mcp")
     assert "--allow-http" in entry.body["args"]
 
 
-def test_vscode_asks_for_a_token_once_and_forgets_it_with_the_server(folder):
-    """Questions of others stay, and so does one that another server needs too."""
+def test_the_token_input_of_vscode_is_added_once_and_removed_with_the_server(folder):
+    """Other inputs stay, and so does one that another server refers to."""
     file = folder / ".vscode" / "mcp.json"
     file.parent.mkdir()
     other = {"type": "promptString", "id": "other", "description": "x"}
@@ -308,7 +308,7 @@ def test_vscode_asks_for_a_token_once_and_forgets_it_with_the_server(folder):
 
 
 def test_the_user_scope_of_claude_code_is_a_command(tmp_path):
-    """Its file is its own: the command is printed, with and without --install, and nothing is written."""
+    """Only the CLI itself writes that file: the command is printed, with and without --install."""
     for more in ([], ["--install"]):
         done = config("shop_tools.py:server", "--for", "claude-code", "--scope", "user", *more)
         words = shlex.split(done.stdout)
@@ -331,7 +331,7 @@ def test_the_inputs_for_keys_are_removed_with_the_server_that_needed_them():
 
 
 def test_the_user_scope_of_vscode_is_a_command():
-    """With the question for the token in it; taking it out again is done in VS Code."""
+    """It includes the input for the token; removal is done in VS Code."""
     done = config(*REMOTE, "--token", "t", "--for", "vscode", "--scope", "user", "--install")
     command, flag, text = shlex.split(done.stdout)
     assert (command, flag) == ("code", "--add-mcp")
@@ -356,22 +356,22 @@ def test_the_user_scope_of_cursor_is_a_file(tmp_path):
         ("店 one", "one"),
     ],
 )
-def test_a_server_gets_a_name_that_every_client_takes(called, name, folder):
-    """As near to its own as can be."""
+def test_a_server_gets_a_name_that_every_client_accepts(called, name, folder):
+    """As similar to its own as possible."""
     (folder / "odd_names.py").write_text(CODE.format(name="server", called=called), encoding="utf-8")
     done = config("odd_names.py:server", "--for", "cursor")
     assert list(json.loads(done.stdout)["mcpServers"]) == [name]
 
 
-def test_names_that_cannot_be_are_refused():
-    """With what to do."""
+def test_invalid_names_are_refused():
+    """The error says what to do."""
     assert "such as 'my-shop'" in refused("shop_tools.py:server", "--for", "cursor", "--name", "my shop")
     assert "letters, digits" in refused("shop_tools.py:server", "--for", "cursor", "--name", "店")
     assert _clients.legal_name("店") == ""
 
 
-def test_a_module_of_this_folder_brings_its_folder(folder):
-    """The client starts it elsewhere; what is given with --env is added, and wins."""
+def test_a_module_of_this_folder_gets_a_pythonpath(folder):
+    """The client starts it elsewhere; --env adds variables and overrides this one."""
     package = folder / "shop_package"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -386,7 +386,7 @@ def test_a_module_of_this_folder_brings_its_folder(folder):
     assert entry["env"] == {"PYTHONPATH": "/x", "A": "b=c"}
 
 
-def test_an_installed_module_brings_no_folder():
+def test_an_installed_module_needs_no_pythonpath():
     """Python finds it by itself."""
     (entry,) = json.loads(config("toolwire.cli.demo:calculator", "--for", "cursor").stdout)[
         "mcpServers"
@@ -395,7 +395,7 @@ def test_an_installed_module_brings_no_folder():
 
 
 def test_a_file_or_module_may_come_without_a_name(folder):
-    """Its only server is meant, there as here."""
+    """Its only server is used, by this command and by the client."""
     for target, expected in (("shop_tools.py", str(folder / "shop_tools.py")), ("shop_tools", "shop_tools")):
         (entry,) = json.loads(config(target, "--for", "cursor").stdout)["mcpServers"].values()
         assert entry["args"] == ["-P", "-m", "toolwire", "serve", expected]
@@ -439,13 +439,13 @@ def test_a_url_as_the_target_makes_toolwire_the_bridge():
         (["shop_tools.py"], "--for"),
     ],
 )
-def test_wrong_use_is_a_sentence(given, said):
-    """And exit code 2, with nothing on stdout."""
+def test_wrong_use_is_a_one_line_error(given, said):
+    """With exit code 2 and nothing on stdout."""
     assert said in refused(*given)
 
 
-def test_removing_what_is_not_there_says_what_is(folder):
-    """So that the right name can be given."""
+def test_removing_a_missing_entry_lists_the_others(folder):
+    """So that the user can give the right name."""
     (folder / ".mcp.json").write_text('{"mcpServers": {"one": {}, "two": {}}}')
     said = refused("--name", "three", "--remove", "--for", "claude-code")
     assert "it has one, two" in said
@@ -453,7 +453,7 @@ def test_removing_what_is_not_there_says_what_is(folder):
     assert json.loads((folder / ".mcp.json").read_text()) == {"mcpServers": {"one": {}}}
 
 
-def test_json_tells_what_was_done(folder):
+def test_json_reports_the_outcome(folder):
     """One object on stdout, nothing on stderr."""
     actions = []
     for more in ([], ["--install"], ["--install"], ["--remove"], ["--scope", "user"]):
@@ -499,7 +499,7 @@ def test_text_for_a_terminal_that_knows_ascii_only():
     assert _clients.to_text({"é": 1}) == '{\n  "é": 1\n}'
 
 
-def test_merging_leaves_its_arguments_alone():
+def test_merging_does_not_change_its_arguments():
     """Pure means pure."""
     client = _clients.CLIENTS["vscode"]
     document = {"servers": {"a": {}}, "inputs": []}
@@ -513,7 +513,7 @@ def test_merging_leaves_its_arguments_alone():
 
 @pytest.mark.parametrize("target", ["shop_tools.py:server", "shop_tools:server"])
 def test_a_printed_entry_starts_a_server(target, tmp_path, monkeypatch):
-    """An MCP client that knows nothing but the entry starts it, from another folder, and calls its tool."""
+    """An MCP client that has only the entry starts it, from another folder, and calls its tool."""
     (entry,) = json.loads(config(target, "--for", "cursor").stdout)["mcpServers"].values()
     monkeypatch.chdir(tmp_path)
 

@@ -16,7 +16,7 @@ from toolwire.testing import ScriptedCLI
 
 
 def toolwire(*arguments, env=None, home):
-    """Run the command with hardly any environment."""
+    """Run the command with a nearly empty environment."""
     given = {"PATH": os.defpath, "HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200", **(env or {})}
     return subprocess.run(
         [sys.executable, "-m", "toolwire", *arguments],
@@ -53,7 +53,7 @@ def test_the_demo_shows_a_conversation(peer, tmp_path):
     assert done.stderr == ""
 
 
-def test_wrong_use_is_a_sentence_and_exit_code_2(tmp_path):
+def test_wrong_use_is_a_one_line_error_and_exit_code_2(tmp_path):
     """No traceback for a user's mistake."""
     done = toolwire("demo", "--live", "--scripted", home=tmp_path)
     assert done.returncode == 2
@@ -61,8 +61,8 @@ def test_wrong_use_is_a_sentence_and_exit_code_2(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_cli_that_is_not_there_is_a_sentence_and_exit_code_1(tmp_path):
-    """With --live and a CLI that was named and is missing."""
+def test_a_missing_cli_is_a_one_line_error_and_exit_code_1(tmp_path):
+    """With --live and the path of a CLI that does not exist."""
     done = toolwire("demo", "--live", env={VARIABLE: str(tmp_path / "gone")}, home=tmp_path)
     assert done.returncode == 1
     assert "Claude Code not found" in done.stderr

@@ -19,7 +19,7 @@ pytestmark = [
 
 @pytest.fixture
 def typed(tmp_path):
-    """Types a command on a terminal of its own; `folder` is where."""
+    """Type a command on a new terminal; `folder` is the working directory."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
     env = {"PATH": path, "HOME": str(tmp_path), VARIABLE: bundled_cli()}
 
@@ -30,13 +30,13 @@ def typed(tmp_path):
 
 
 def shown(terminal, code=0):
-    """All of the screen, once the command has ended as it should."""
+    """Return the whole screen after the command has ended successfully."""
     assert terminal.wait() == code, terminal.screen()
     return terminal.screen()
 
 
 def test_from_an_empty_folder_to_a_served_project(typed, tmp_path):
-    """new, tools, call, check, run, serve and config, each with what a person reads on the screen."""
+    """new, tools, call, check, run, serve and config, each with what the user sees on the screen."""
     with typed("new", "shop", folder=".") as terminal:
         screen = shown(terminal)
     assert "Created shop in" in screen
@@ -93,8 +93,8 @@ def test_from_an_empty_folder_to_a_served_project(typed, tmp_path):
     ],
     ids=["missing", "syntax error", "no tools", "two servers"],
 )
-def test_what_is_wrong_is_one_line_on_the_screen(typed, tmp_path, text, said):
-    """Nothing of Python's is shown for a mistake of the user."""
+def test_a_mistake_is_one_line_on_the_screen(typed, tmp_path, text, said):
+    """No traceback for a mistake of the user."""
     (tmp_path / "shop").mkdir()
     if text is not None:
         (tmp_path / "shop" / "app.py").write_text(text)

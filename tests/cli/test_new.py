@@ -1,4 +1,4 @@
-"""`toolwire new`: the project works as written, and nothing of the user's is lost."""
+"""`toolwire new`: the project works as written, and no file of the user is lost."""
 
 import os
 import re
@@ -45,12 +45,12 @@ def new(*arguments, code=0):
 
 
 def tree(folder):
-    """All that is in a folder."""
+    """Return all paths in a folder."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
 def python(*arguments, cwd):
-    """Run a module with this Python and hardly any environment."""
+    """Run a module with this Python and a nearly empty environment."""
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
         env={
@@ -151,8 +151,8 @@ def test_its_agent_talks_to_claude(project):
     assert done.stdout == "One note, on tea.\n"
 
 
-def test_its_agent_says_when_there_is_no_cli(project):
-    """A line and an exit code, no traceback."""
+def test_its_agent_reports_a_missing_cli(project):
+    """One line and an exit code, no traceback."""
     done = subprocess.run(
         [sys.executable, "agent.py"],
         env={"PATH": os.defpath, VARIABLE: str(project / "gone"), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -168,8 +168,8 @@ def test_its_agent_says_when_there_is_no_cli(project):
 
 
 @pytest.mark.parametrize("given", ["my-tools", "My Tools", "deep/er/my.tools", "my_tools/"])
-def test_a_name_may_be_a_path_and_is_made_legal(given, folder):
-    """Folders on the way are made; what is typed next is told."""
+def test_a_name_may_be_a_path_and_becomes_a_module_name(given, folder):
+    """Missing folders are created; the next commands are shown."""
     done = new(given)
     assert tree(folder / given) == FILES
     assert "Next, with no network and no key:" in done.stdout
@@ -203,8 +203,8 @@ def test_this_folder_may_become_the_project(folder, monkeypatch):
         ("x" * 41, "the limit is 40"),
     ],
 )
-def test_a_name_that_cannot_work_is_refused(name, said, folder):
-    """With the reason and another name to try; nothing is made."""
+def test_an_unusable_name_is_refused(name, said, folder):
+    """With the reason and another name to try; nothing is created."""
     done = new(name, code=2)
     assert said in done.stderr
     assert "toolwire new " in done.stderr
@@ -212,7 +212,7 @@ def test_a_name_that_cannot_work_is_refused(name, said, folder):
     assert tree(folder) == []
 
 
-def test_the_name_that_is_offered_instead_works():
+def test_the_suggested_name_works():
     """So that it can be typed as it is."""
     for name in ("123", "class", "email", "agent", "x" * 41, "", "café-2"):
         try:
@@ -250,7 +250,7 @@ def test_a_file_of_that_name_is_refused(folder):
 
 
 def test_a_write_that_fails_leaves_nothing_behind(folder):
-    """Here a file is where a folder should be: what was written before it is taken back."""
+    """Here a file is where a folder should be: files written before are removed."""
     here = folder / "my-tools"
     here.mkdir()
     (here / "tests").write_text("mine")
@@ -259,8 +259,8 @@ def test_a_write_that_fails_leaves_nothing_behind(folder):
     assert tree(here) == ["tests"]
 
 
-def test_folders_on_the_way_are_taken_back_too(folder, monkeypatch):
-    """All of them that were made, when the disk is full half way."""
+def test_created_folders_are_removed_too(folder, monkeypatch):
+    """All that were created, when the disk is full half way."""
     written = []
     real = Path.open
 
@@ -277,8 +277,8 @@ def test_folders_on_the_way_are_taken_back_too(folder, monkeypatch):
     assert tree(folder) == []
 
 
-def test_the_texts_are_filled_in():
-    """No mark of a template is left."""
+def test_no_placeholder_is_left():
+    """In the name or the text of any file."""
     for path, text in project_files("my_tools").items():
         assert "{{" not in path + text
         assert text.endswith("\n")

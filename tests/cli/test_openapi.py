@@ -86,14 +86,14 @@ def test_call_sends_a_request(api):
     assert api.last.header("X-Key") == ["my-own-key"]
 
 
-def test_call_without_an_address_says_which_one_to_give():
-    """The document's server is not called without leave."""
+def test_call_without_a_base_url_is_an_error():
+    """The document's server is not called without permission."""
     done = command("call", "openapi:pets.json", "listPets", code=1)
     assert "--base-url" in done.stdout + done.stderr
     assert "https://pets.example.com/v1" in done.stdout + done.stderr
 
 
-def test_check_says_what_would_trip_a_model():
+def test_check_reports_what_a_model_has_trouble_with():
     """Operations that are left out and why, missing texts, names that are cut, missing credentials."""
     report = json.loads(command("check", "openapi:pets.json", "--json").stdout)
     said = "\n".join(each["what"] for each in report["findings"])
@@ -122,12 +122,12 @@ def test_check_says_what_would_trip_a_model():
         ),
     ],
 )
-def test_mistakes_are_told(arguments, said):
-    """In one line, with exit code 2."""
+def test_mistakes_are_one_line_errors(arguments, said):
+    """With exit code 2."""
     assert said in command(*arguments, code=2).stderr
 
 
-def test_a_document_that_cannot_be_used_is_told(folder):
+def test_an_unusable_document_is_an_error(folder):
     """With the reason."""
     (folder / "bad.yaml").write_text("openapi: [")
     assert "neither JSON nor YAML" in command("tools", "openapi:bad.yaml", code=1).stderr
@@ -135,7 +135,7 @@ def test_a_document_that_cannot_be_used_is_told(folder):
 
 @pytest.mark.process
 def test_new_writes_a_project_whose_tests_pass(folder):
-    """The chosen operations, a document of its own, and nothing of a hostile title in the code."""
+    """The chosen operations, a copy of the document, and nothing of a hostile title in the code."""
     command("new", "my-pets", "--from", "openapi:pets.json", "--include", "*Pet*")
     project = folder / "my-pets"
     assert json.loads((project / "openapi.json").read_text()) == PETS
@@ -199,7 +199,7 @@ def test_serve_offers_the_operations_over_stdio(api):
 
 
 def test_config_writes_an_entry_that_works_from_any_folder(folder):
-    """With the whole path, the address as a variable, and no credentials."""
+    """With the absolute path, the address as a variable, and no credentials."""
     done = command(
         *(
             "config",
@@ -217,8 +217,8 @@ def test_config_writes_an_entry_that_works_from_any_folder(folder):
     assert "my-own-key" not in done.stdout + done.stderr
 
 
-def test_progress_is_one_line_that_is_written_over():
-    """And cleared at the end; what is quick says nothing."""
+def test_progress_is_one_line_that_is_overwritten():
+    """And cleared at the end; quick work shows nothing."""
     import io  # noqa: PLC0415 - only here
 
     stream = io.StringIO()

@@ -1,4 +1,4 @@
-"""`toolwire pack`: what is in a bundle, and what never is."""
+"""`toolwire pack`: the contents of a bundle, and what it never contains."""
 
 import json
 import tomllib
@@ -24,7 +24,7 @@ def find(word: str) -> str:
 
 @pytest.fixture
 def pack(tmp_path, monkeypatch):
-    """Runs the command in a folder with a server, its neighbour, and files that are no part of it."""
+    """Run the command in a folder with a server, a module that it imports, and unrelated files."""
     (tmp_path / "shop_app.py").write_text(APP)
     (tmp_path / "helper.py").write_text("WORD = 'tea'")
     (tmp_path / "other.py").write_text("raise SystemExit")
@@ -44,7 +44,7 @@ def read(path):
 
 
 def test_a_bundle_has_the_target_its_neighbours_and_toolwire(pack, tmp_path):
-    """And nothing else of the folder. Its manifest starts the server from wherever it was unpacked."""
+    """And no other files. Its manifest starts the server from any folder it is unpacked to."""
     done = pack("shop_app.py:shop", "--env", "SHOP_KEY", "--with", "rich>=13", "--file", "data")
     assert done.exit_code == 0, done.output
     contents = read(tmp_path / "shop.mcpb")
@@ -70,7 +70,7 @@ def test_a_bundle_has_the_target_its_neighbours_and_toolwire(pack, tmp_path):
 
 @pytest.mark.parametrize("words", [("shop_app.py", "--env", "SHOP_KEY"), ("catalog:agentpmt",)])
 def test_no_key_is_inside(pack, tmp_path, words):
-    """Not that of a catalogue, nor one in the environment or in a file beside."""
+    """Neither that of a catalogue, nor one in the environment or in a file of the folder."""
     assert pack(*words, "-o", "out.mcpb").exit_code == 0
     contents = read(tmp_path / "out.mcpb")
     assert not any(b"sesame" in data for data in contents.values())
@@ -97,8 +97,8 @@ def test_the_same_input_makes_the_same_bundle(pack, tmp_path):
         (["shop_app.py", "--name", "!!!"], "choose one with --name"),
     ],
 )
-def test_what_cannot_be_packed_is_told(pack, tmp_path, words, said):
-    """In one line, and no file is written; a key is not repeated."""
+def test_what_cannot_be_packed_is_a_one_line_error(pack, tmp_path, words, said):
+    """No file is written, and the error does not repeat a key."""
     done = pack(*words)
     assert done.exit_code == 2
     assert said in done.stderr
@@ -129,7 +129,7 @@ paths:
 
 
 def test_a_document_is_packed_with_its_address_and_the_names_of_its_keys(pack, tmp_path):
-    """The key is asked for, whether it is set here or not."""
+    """The user must enter the key, whether it is set here or not."""
     (tmp_path / "pets.yaml").write_text(DOCUMENT)
     done = pack("openapi:pets.yaml", "--base-url", "https://pets.example.com/v1", "-o", "pets.mcpb")
     assert done.exit_code == 0, done.output
@@ -143,7 +143,7 @@ def test_a_document_is_packed_with_its_address_and_the_names_of_its_keys(pack, t
     assert "pyyaml>=6" in tomllib.loads(contents["pyproject.toml"].decode())["project"]["dependencies"]
 
 
-def test_a_document_whose_name_has_no_ending_is_inside_too(pack, tmp_path):
+def test_a_document_without_a_file_ending_is_packed_too(pack, tmp_path):
     """The bundle has no path of this machine."""
     told = {"openapi": "3.0.3", "info": {"title": "T", "version": "1"}, "paths": {}}
     (tmp_path / "spec").write_text(json.dumps(told))
@@ -154,8 +154,8 @@ def test_a_document_whose_name_has_no_ending_is_inside_too(pack, tmp_path):
     assert str(tmp_path) not in contents["manifest.json"].decode()
 
 
-def test_no_file_from_outside_the_folder_gets_in(pack, tmp_path, monkeypatch):
-    """Neither by dots nor by a link; a link to a key is a key."""
+def test_no_file_from_outside_the_folder_is_packed(pack, tmp_path, monkeypatch):
+    """Neither by `..` nor by a link; a link to a secret is a secret."""
     inner = tmp_path / "inner"
     (inner / "data").mkdir(parents=True)
     (inner / "shop_app.py").write_text(APP.replace("import helper", "").replace("helper.WORD", "word"))
@@ -181,5 +181,5 @@ def test_no_file_from_outside_the_folder_gets_in(pack, tmp_path, monkeypatch):
 
 
 def test_a_base_url_is_for_documents(pack):
-    """Nothing else sends requests there."""
+    """For any other target it is an error."""
     assert "--base-url only applies" in pack("shop_app.py", "--base-url", "https://x.example.com").stderr

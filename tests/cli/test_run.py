@@ -88,13 +88,13 @@ COST = re.compile(r"\d+ turns?, \d+\.\d s, \d+ tokens in, \d+ out, \$\d\.\d{4} a
 
 @pytest.fixture
 def folder(tmp_path):
-    """Where the user is, with an app.py."""
+    """The user's working directory, with an app.py."""
     (tmp_path / "app.py").write_text(APP)
     return tmp_path
 
 
 def environment(folder, **more):
-    """Hardly anything, and no CLI: --scripted then uses the scripted one."""
+    """A nearly empty environment without a CLI: --scripted then uses the scripted one."""
     return {"PATH": os.defpath, "HOME": str(folder), "TOOLWIRE_CLI": str(folder / "none"), **more}
 
 
@@ -134,7 +134,7 @@ def in_pipe(folder):
 
 
 def written(folder, *steps):
-    """A script file of these steps."""
+    """Write a script file with these steps."""
     (folder / "play.py").write_text(f"from toolwire.testing import *\nscript = [{', '.join(steps)}]\n")
     return "play.py"
 
@@ -142,8 +142,8 @@ def written(folder, *steps):
 # --- on a terminal ----------------------------------------------------------------------------------------
 
 
-def test_a_call_shows_arguments_time_result_and_what_it_came_to(on_terminal):
-    """One prompt: who plays, the call, its time and result, the answer, one line with the cost."""
+def test_a_call_shows_arguments_time_result_and_cost(on_terminal):
+    """One prompt: the kind of model, the call, its time and result, the answer, one line with the cost."""
     with on_terminal("--yes", "add a=15 b=27") as terminal:
         terminal.expect("Scripted: a scripted CLI and a scripted model, no key, no network.")
         terminal.expect("→ calc.add(a=15, b=27)")
@@ -155,7 +155,7 @@ def test_a_call_shows_arguments_time_result_and_what_it_came_to(on_terminal):
 
 
 def test_text_streams(on_terminal, folder):
-    """The first words are there before the last are written, and nothing comes twice."""
+    """The first words are shown before the last are written, and nothing is written twice."""
     script = written(folder, 'turn(say("one two three"), chunk_size=4, chunk_delay=0.4)')
     with on_terminal("--script", script, "go") as terminal:
         terminal.expect("one")
@@ -166,7 +166,7 @@ def test_text_streams(on_terminal, folder):
 
 
 def test_yes_no_and_always(on_terminal):
-    """Each call is asked about; no may have a reason, which the model reads; always holds for that tool."""
+    """Each call needs permission; no may have a reason, which the model reads; always holds for that tool."""
     with on_terminal() as terminal:
         terminal.expect("> ")
         terminal.send("divide a=6 b=3\n")
@@ -196,8 +196,8 @@ def test_yes_no_and_always(on_terminal):
         terminal.expect("echo failed: The user does not allow this call.\n")
 
 
-def test_what_was_typed_before_a_question_is_no_answer_to_it(on_terminal, folder):
-    """A `y` for something else must not allow a call."""
+def test_input_typed_before_a_question_is_discarded(on_terminal, folder):
+    """A `y` typed earlier must not allow a call."""
     script = written(
         folder, 'turn(say("wait"), call("mcp__calc__echo", text="x"), chunk_delay=0.5)', 'say("bye")'
     )
@@ -211,7 +211,7 @@ def test_what_was_typed_before_a_question_is_no_answer_to_it(on_terminal, folder
 
 
 def test_long_arguments_are_cut_in_the_call_and_whole_in_the_question(on_terminal):
-    """What is allowed is seen in full."""
+    """The user sees all of what is allowed."""
     text = "x" * 150
     with on_terminal(f"echo text={text}") as terminal:
         terminal.expect(re.compile(r"→ calc\.echo\(text=\"x+…\)\n"))
@@ -221,8 +221,8 @@ def test_long_arguments_are_cut_in_the_call_and_whole_in_the_question(on_termina
         assert terminal.wait() == 0
 
 
-def test_progress_is_a_bar_that_goes_away(on_terminal, folder):
-    """Logs are lines, progress is a bar, and the bar is erased when the tool is done."""
+def test_progress_is_a_bar_that_is_removed(on_terminal, folder):
+    """Logs are lines, progress is a bar, and the bar is removed when the tool is done."""
     with on_terminal("--yes", "climb to=3") as terminal:
         terminal.expect("calc: here we go")
         terminal.expect(re.compile(r"calc\.climb ━+.* 3/3 step 3"))
@@ -234,7 +234,7 @@ def test_progress_is_a_bar_that_goes_away(on_terminal, folder):
 
 
 def test_a_form_of_a_server(on_terminal):
-    """One question for each property, with choices and defaults; what does not fit is asked again."""
+    """One prompt for each property, with choices and defaults; an invalid value is asked for again."""
     with on_terminal("--yes") as terminal:
         terminal.expect("> ")
         terminal.send("coffee\n")
@@ -295,7 +295,7 @@ def test_a_conversation_and_its_commands(on_terminal):
 
 
 def test_ctrl_d_ends_it(on_terminal):
-    """The end of input is a good end."""
+    """The end of input is exit code 0."""
     with on_terminal() as terminal:
         terminal.expect("> ")
         terminal.send("\x04")
@@ -303,7 +303,7 @@ def test_ctrl_d_ends_it(on_terminal):
 
 
 def test_ctrl_c_interrupts_the_turn_and_a_second_one_leaves(on_terminal):
-    """The conversation goes on after the first; a prompt in between makes the next one the first again."""
+    """The conversation continues after the first; a prompt in between resets the count."""
     with on_terminal("--yes") as terminal:
         terminal.expect("> ")
         terminal.send("forever\n")
@@ -325,7 +325,7 @@ def test_ctrl_c_interrupts_the_turn_and_a_second_one_leaves(on_terminal):
 
 
 def test_ctrl_c_at_a_question_interrupts_the_turn(on_terminal):
-    """Nothing runs then."""
+    """The tool is not called."""
     with on_terminal() as terminal:
         terminal.expect("> ")
         terminal.send("echo text=hi\n")
@@ -337,8 +337,8 @@ def test_ctrl_c_at_a_question_interrupts_the_turn(on_terminal):
         assert "echo returned" not in terminal.screen()
 
 
-def test_a_peer_that_is_dead_silent_can_be_left(on_terminal, folder):
-    """The second Ctrl-C does not wait for an answer to the first."""
+def test_the_user_can_leave_a_cli_that_does_not_respond(on_terminal, folder):
+    """The second Ctrl-C does not wait for the response to the first."""
     with on_terminal(
         "--script", written(folder, 'call("mcp__calc__forever")', "silence()"), "--yes", "go"
     ) as terminal:
@@ -350,7 +350,7 @@ def test_a_peer_that_is_dead_silent_can_be_left(on_terminal, folder):
 
 
 def test_one_prompt_that_is_interrupted_exits_with_130(on_terminal):
-    """Without a prompt to come back to, one Ctrl-C is the end."""
+    """With a prompt as an argument, one Ctrl-C ends the command."""
     with on_terminal("--yes", "forever") as terminal:
         terminal.expect("→ calc.forever()")
         terminal.send("\x03")
@@ -358,8 +358,8 @@ def test_one_prompt_that_is_interrupted_exits_with_130(on_terminal):
         assert terminal.wait() == 130
 
 
-def test_tools_have_no_say_over_the_terminal(on_terminal):
-    """Escape sequences and markup in a result are text at most; long results are cut."""
+def test_results_are_made_safe_for_the_terminal(on_terminal):
+    """Escape sequences and markup in a result are shown as text; long results are cut."""
     with on_terminal("--yes", "nasty") as terminal:
         terminal.expect("cleared [red]not red[/red]")
         terminal.expect("… 2 more lines")
@@ -381,7 +381,7 @@ def test_thinking_is_shown_on_request(on_terminal, folder):
 
 
 def test_no_color(on_terminal):
-    """NO_COLOR is heeded on a terminal, too."""
+    """NO_COLOR is respected on a terminal, too."""
     colored = re.compile(r"\x1b\[[0-9;]*3[0-9]")
     with on_terminal("--yes", "divide a=1 b=0") as plain_one:
         plain_one.wait()
@@ -393,7 +393,7 @@ def test_no_color(on_terminal):
 
 
 def test_questions_reach_the_user_when_only_stdout_is_piped(folder):
-    """They are asked on stderr, and what is piped has no escape sequences."""
+    """They are shown on stderr, and the piped text has no escape sequences."""
     line = f"{shlex.join(command('-t', 'app.py', '--scripted', 'add a=1 b=2'))} | tee log"
     with Terminal(["/bin/sh", "-c", line], folder, environment(folder)) as terminal:
         terminal.expect(ASKS)
@@ -410,7 +410,7 @@ def test_questions_reach_the_user_when_only_stdout_is_piped(folder):
 
 
 def test_in_a_pipe_the_input_is_the_prompt_and_nothing_is_asked(in_pipe):
-    """Several lines are several calls; what is not allowed is denied, and stderr tells what to do."""
+    """Several lines are several calls; a call that is not allowed is denied, with advice on stderr."""
     done = in_pipe("-t", "app.py", "--scripted", "--allow", "calc.add", stdin="add a=1 b=2\necho text=hi\n")
     assert done.returncode == 0, done.stderr
     assert "add returned: 3.0\necho failed: The call was not allowed" in done.stdout
@@ -422,7 +422,7 @@ def test_in_a_pipe_the_input_is_the_prompt_and_nothing_is_asked(in_pipe):
 
 
 def test_questions_of_servers_are_declined_without_a_terminal(in_pipe):
-    """And the user hears of it."""
+    """With a note for the user."""
     done = in_pipe("-t", "app.py", "--scripted", "--yes", "coffee")
     assert "coffee returned: decline: None" in done.stdout
     assert "calc requested input from the user: declined, there is no terminal." in done.stderr
@@ -441,7 +441,7 @@ def test_json_is_one_frame_a_line(in_pipe, folder):
     assert next(frame for frame in frames if frame["type"] == "mcp_progress")["message"] == "step 1"
 
 
-def test_quiet_is_the_answer_alone(in_pipe):
+def test_quiet_prints_only_the_answer(in_pipe):
     """Fit for a script."""
     done = in_pipe("-t", "app.py", "--scripted", "--yes", "--quiet", "add a=1 b=2")
     assert (done.stdout, done.stderr, done.returncode) == ("add returned: 3.0\n", "", 0)
@@ -502,7 +502,7 @@ def test_a_run_that_fails_is_a_line_and_exit_code_1(in_pipe, folder, steps, more
         (["-t", "app.py", "--script", "broken.py", "hi"], "The script broken.py failed: SyntaxError"),
     ],
 )
-def test_wrong_use_is_a_sentence_and_exit_code_2(in_pipe, folder, arguments, told):
+def test_wrong_use_is_a_one_line_error_and_exit_code_2(in_pipe, folder, arguments, told):
     """No traceback for a user's mistake."""
     (folder / "number.py").write_text("script = [1]\n")
     (folder / "exits.py").write_text("raise SystemExit(4)\n")
@@ -513,16 +513,16 @@ def test_wrong_use_is_a_sentence_and_exit_code_2(in_pipe, folder, arguments, tol
     assert "Traceback" not in done.stderr
 
 
-def test_without_a_cli_the_error_names_the_way_out(in_pipe):
-    """Live is the default; --scripted needs nothing."""
+def test_without_a_cli_the_error_suggests_scripted(in_pipe):
+    """Live is the default; --scripted needs no CLI."""
     done = in_pipe("-t", "app.py", "hi")
     assert done.returncode == 1
     assert "Claude Code not found" in done.stderr
     assert "--scripted" in done.stderr
 
 
-def test_what_tools_print_is_not_among_the_json(in_pipe, folder):
-    """It goes to stderr."""
+def test_prints_of_tools_are_not_in_the_json(in_pipe, folder):
+    """They go to stderr."""
     (folder / "loud.py").write_text(
         "print('loading')\n\ndef hum() -> str:\n    print('humming')\n    return 'hm'\n"
     )

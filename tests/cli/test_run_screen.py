@@ -1,4 +1,4 @@
-"""`toolwire run` without a terminal: what messages look like, what answers mean, the rule of the scripted model."""
+"""`toolwire run` without a terminal: how messages are shown, what answers mean, the rules of the scripted model."""
 
 import io
 import json
@@ -56,7 +56,7 @@ def came(tool_use_id, content, is_error=None):
 
 
 def shown(*messages, width=60, **options):
-    """What a screen writes into a pipe, one second between messages."""
+    """Return what a screen writes into a pipe, with one second between messages."""
     file = io.StringIO()
     screen = Screen(Console(file=file, width=width, highlight=False), **options)
     for now, message in enumerate(messages):
@@ -80,8 +80,8 @@ def shown(*messages, width=60, **options):
         ("👩\u200d🚀 ünï", "👩\u200d🚀 ünï"),
     ],
 )
-def test_plain_has_no_say_over_a_terminal(text, clean):
-    """Sequences go, other controls become a mark, letters of all kinds stay."""
+def test_plain_text_is_safe_for_a_terminal(text, clean):
+    """Escape sequences are removed, other control characters replaced by a mark, letters of all scripts kept."""
     assert plain(text) == clean
 
 
@@ -95,7 +95,7 @@ def test_plain_has_no_say_over_a_terminal(text, clean):
     ],
 )
 def test_names_of_tools(name, people):
-    """As people say them."""
+    """In their short form."""
     assert tool_name(name) == people
 
 
@@ -103,7 +103,7 @@ def test_names_of_tools(name, people):
 
 
 def test_streamed_text_is_written_once():
-    """The whole block that follows its pieces adds nothing; one that differs is written whole."""
+    """A complete block adds nothing to its streamed parts; one that differs is written as a whole."""
     assert shown(
         delta(type="text_delta", text="Hel"), delta(type="text_delta", text="lo"), said(TextBlock("Hello"))
     ) == ("Hello\n")
@@ -113,7 +113,7 @@ def test_streamed_text_is_written_once():
 
 
 def test_markup_is_text():
-    """Brackets are brackets, wherever they come from."""
+    """Brackets are shown as brackets, wherever they come from."""
     text = shown(
         said(TextBlock("[red]a[/red] [/]")),
         said(ToolUseBlock("t", "mcp__x__[b]", {"[i]": "[/]"})),
@@ -137,13 +137,13 @@ def test_a_call_its_time_and_its_result():
 
 
 def test_wide_characters_take_two_columns():
-    """A call in Japanese does not run over the edge either."""
+    """A call in Japanese fits into the width, too."""
     line = shown(said(ToolUseBlock("t", "mcp__c__a", {"x": "日本語" * 40}))).splitlines()[0]
     assert cell_len(line) in (59, 60)
 
 
-def test_results_of_several_calls_are_told_apart():
-    """By the tool's name, unless the only call that is open was made last."""
+def test_results_of_several_calls_have_the_name_of_the_tool():
+    """Unless the only open call is the latest one."""
     uses = said(ToolUseBlock("1", "mcp__c__a", {}), ToolUseBlock("2", "mcp__c__b", {}))
     lines = shown(uses, came("2", "two"), came("1", [{"type": "image"}])).splitlines()
     assert lines[2:] == ["  ✓ c.b 1.00 s  two", "  ✓ c.a 2.00 s  <image>"]
@@ -173,8 +173,8 @@ def test_notices_thinking_and_the_rest():
     assert shown(log, thought, said(TextBlock("x")), RESULT, thinking=True, quiet=True) == "x\n"
 
 
-def test_progress_that_makes_no_sense_does_no_harm():
-    """Servers of others may send anything; only calls that are open have a bar."""
+def test_invalid_progress_does_no_harm():
+    """Servers may send anything; only open calls have a bar."""
     file = io.StringIO()
     screen = Screen(Console(file=file, width=60, force_terminal=True))
     screen.show(McpProgressMessage("c", "t", 1, 2), 0.0)
@@ -195,7 +195,7 @@ def test_the_last_line():
     assert describe_failure(bad) == "Reached maximum turns"
 
 
-def test_a_terminal_that_knows_no_unicode():
+def test_a_terminal_without_unicode_gets_ascii_signs():
     """Signs are ASCII there."""
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
     screen = Screen(Console(file=file, width=60))
@@ -206,7 +206,7 @@ def test_a_terminal_that_knows_no_unicode():
 
 
 def test_json_lines():
-    """Frames as they came; our own messages under a type."""
+    """Frames as they were received; our own messages have a type of their own."""
     file = io.StringIO()
     view = JsonLines(file)
     frame = {"type": "system", "subtype": "new_kind", "x": 1}
@@ -223,7 +223,7 @@ def test_json_lines():
 
 
 def asker(*answers):
-    """An asker whose user types these lines, then leaves; and what it showed."""
+    """Return an asker whose user types these lines and then leaves, and the console it writes to."""
     lines = iter(answers)
 
     def read(prompt, *, remember=False):
@@ -254,14 +254,14 @@ def test_answers_to_a_permission_question():
 
 
 def test_very_long_arguments_say_how_much_is_not_shown():
-    """Nobody allows what they cannot know of unawares."""
+    """So that the user knows that there is more to allow than what is shown."""
     asks, file = asker("n no")
     asks.permission("t", {"x": "y" * 10_000}, ToolPermissionContext())
     assert "more characters" in file.getvalue()
 
 
 def test_a_form_with_references_and_optional_parts():
-    """As Pydantic writes them: an enum in $defs, an optional that may be null."""
+    """As Pydantic writes them: an enum in $defs, an optional value that may be null."""
     schema = {
         "type": "object",
         "$defs": {"Size": {"type": "string", "enum": ["small", "large"]}},
@@ -302,7 +302,7 @@ TOOLS = {"mcp__calc__add": SCHEMA, "mcp__shop__price": {"type": "object"}}
 
 
 def asked(*messages, schemas=TOOLS):
-    """What the scripted model does when these messages were said."""
+    """Return the response of the scripted model to these messages."""
     body = {"messages": list(messages), "tools": [{"name": name} for name in ("Bash", *schemas)]}
     return LiteralModel(schemas)(Request("POST", "/v1/messages", {}, body))
 
@@ -332,7 +332,7 @@ def test_arguments_as_they_are_written(written, given):
 
 
 def test_a_line_that_names_a_tool_calls_it():
-    """By any of its names; several lines are several calls, other lines are nothing."""
+    """By any of its names; several lines are several calls, other lines are ignored."""
     assert asked(prompt("add a=1 name=x")) == turn(call("mcp__calc__add", a=1, name="x"))
     both = asked(prompt("please:\ncalc.add a=1\n  mcp__shop__price\n"))
     assert both == turn(call("mcp__calc__add", a=1), call("mcp__shop__price"))
@@ -348,7 +348,7 @@ def test_other_prompts_get_an_introduction():
     assert "calc.x, shop.x" in asked(prompt("hi"), schemas={"mcp__calc__x": {}, "mcp__shop__x": {}}).text
 
 
-def test_arguments_that_cannot_be_read_are_told():
+def test_arguments_that_cannot_be_parsed_are_reported():
     """With an example."""
     for line in ("add 15", 'add {"a": }'):
         answer = asked(prompt(line)).text
@@ -356,8 +356,8 @@ def test_arguments_that_cannot_be_read_are_told():
         assert answer.endswith("Write for example: add a=1 name=text")
 
 
-def test_it_says_what_came_back():
-    """All results, good and bad, by the tools' names."""
+def test_the_scripted_model_repeats_the_results():
+    """All results and errors, by the names of the tools."""
     uses = [{"type": "tool_use", "id": str(n), "name": "mcp__calc__add", "input": {}} for n in (1, 2)]
     results = [
         {"type": "tool_result", "tool_use_id": "1", "content": "42"},
@@ -368,7 +368,7 @@ def test_it_says_what_came_back():
     assert heard == say("add returned: 42\nadd failed: no")
 
 
-def test_a_prompt_behind_an_interrupted_call_is_a_prompt():
+def test_a_prompt_after_an_interrupted_call_is_a_prompt():
     """The CLI puts both into one message."""
     content = [
         {"type": "tool_result", "tool_use_id": "1", "content": "rejected", "is_error": True},
@@ -391,7 +391,7 @@ def test_a_prompt_behind_an_interrupted_call_is_a_prompt():
         ({"properties": {"odd name": {"type": "string"}}, "required": ["odd name"]}, 't {"odd name": "text"}'),
     ],
 )  # fmt: skip
-def test_examples_can_be_typed_back(schema, line):
-    """What is shown as an example is understood."""
+def test_examples_can_be_used_as_prompts(schema, line):
+    """An example that is shown is understood."""
     assert write_example("mcp__s__t", schema) == line
     parse_line(line.removeprefix("t").strip(), schema)

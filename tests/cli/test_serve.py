@@ -71,7 +71,7 @@ def folder(tmp_path):
 
 
 def refused(*args, cwd, env=None):
-    """The exit code and stderr of a serve that cannot start."""
+    """Return the exit code and stderr of a server that cannot start."""
     with Served(*args, cwd=cwd, env=env) as served:
         code = served.wait()
         return code, served.lines
@@ -92,8 +92,8 @@ def refused(*args, cwd, env=None):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_use_is_one_line(folder, args, said):
-    """What cannot be served is refused in words, with exit code 2."""
+def test_wrong_use_is_a_one_line_error(folder, args, said):
+    """With exit code 2."""
     (folder / "broken.py").write_text("def (")
     code, lines = refused(*args, cwd=folder)
     assert code == 2
@@ -120,7 +120,7 @@ def test_wrong_use_is_one_line(folder, args, said):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_options_that_make_no_sense_are_refused(folder, monkeypatch, args, said):
-    """What could not work as it was meant is a mistake, and named."""
+    """The error names the option."""
     monkeypatch.chdir(folder)
     (folder / "token.bin").write_bytes(b"\xff\xfe")
     outcome = CliRunner().invoke(command, ["serve", "app.py", *args])
@@ -129,7 +129,7 @@ def test_options_that_make_no_sense_are_refused(folder, monkeypatch, args, said)
 
 
 def test_a_secret_that_is_too_short_is_refused(folder, monkeypatch):
-    """A seal that could be broken is none."""
+    """It could be guessed."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TOOLWIRE_STATE_SECRET", "abc")
     outcome = CliRunner().invoke(command, ["serve", "app.py", "--http"])
@@ -145,8 +145,8 @@ def test_a_secret_that_is_too_short_is_refused(folder, monkeypatch):
         ("2>&-", 0, [], True),
     ],
 )
-def test_launchers_may_close_what_they_do_not_need(folder, closed, code, said, answered):
-    """Without stderr it serves; without the wire it says so in a line."""
+def test_launchers_may_close_standard_streams(folder, closed, code, said, answered):
+    """Without stderr it serves; without stdin or stdout it fails with one line."""
     ran = subprocess.run(
         ["/bin/sh", "-c", f'"$0" -m toolwire serve app.py {closed}', sys.executable],
         cwd=folder,
@@ -160,8 +160,8 @@ def test_launchers_may_close_what_they_do_not_need(folder, closed, code, said, a
     assert ('"id":1' in ran.stdout) is answered
 
 
-def test_a_port_in_use_is_one_line(folder):
-    """The address that is taken is named, and what to do."""
+def test_a_port_in_use_is_a_one_line_error(folder):
+    """It names the address, and what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, lines = refused("app.py", "--http", "--port", port, cwd=folder)
@@ -172,8 +172,8 @@ def test_a_port_in_use_is_one_line(folder):
     )
 
 
-def test_nothing_but_messages_gets_on_the_wire(folder):
-    """Whatever a file and its tools print, stdout carries JSON-RPC alone."""
+def test_only_messages_are_written_to_stdout(folder):
+    """Whatever a file and its tools print, stdout carries only JSON-RPC."""
     with Stdio("app.py", cwd=folder) as served:
         assert served.shake_hands()["serverInfo"] == {"name": "app", "version": "1.0.0"}
         served.send("tools/call", {"name": "add", "arguments": {"a": 15, "b": 27}}, 1)
@@ -190,8 +190,8 @@ def test_nothing_but_messages_gets_on_the_wire(folder):
     assert "app: 5 tools over stdio" in served.lines
 
 
-def test_each_request_is_logged_if_asked(folder):
-    """Over both transports: the tool, the outcome and the time. Otherwise no request is."""
+def test_verbose_logs_each_request(folder):
+    """Over both transports: the tool, the outcome and the time. Without the option no request is logged."""
     with Http("app.py", "-v", cwd=folder) as served:
         served.ask("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
         served.expect(r"INFO: tools/call add: ok in [\d.]+ ms")
@@ -208,8 +208,8 @@ def test_each_request_is_logged_if_asked(folder):
     assert not any("tools/call" in line for line in served.lines)
 
 
-def test_lines_that_are_no_messages_are_answered(folder):
-    """Broken JSON and wrong requests get their codes, and the server lives on."""
+def test_invalid_lines_get_an_error_response(folder):
+    """Broken JSON and wrong requests get their codes, and the server keeps running."""
     with Stdio("app.py", cwd=folder) as served:
         served.shake_hands()
         served.write("{broken")
@@ -225,7 +225,7 @@ def test_lines_that_are_no_messages_are_answered(folder):
 
 
 def test_calls_finish_after_the_end_of_input(folder):
-    """A client that writes and closes still gets its answers."""
+    """A client that writes and closes still gets its responses."""
     with Stdio("app.py", cwd=folder) as served:
         served.shake_hands()
         served.send("tools/call", {"name": "wait", "arguments": {"seconds": 0.3}}, 1)
@@ -235,7 +235,7 @@ def test_calls_finish_after_the_end_of_input(folder):
 
 
 def test_listening_ends_with_its_result(folder):
-    """A client of 2026-07-28 that listens over stdio hears that it is over, not that something broke."""
+    """A client of 2026-07-28 that listens over stdio gets a regular end, not an error."""
     with Stdio("app.py", cwd=folder) as served:
         served.send(
             "subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": MODERN}, "L"
@@ -248,7 +248,7 @@ def test_listening_ends_with_its_result(folder):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_running_calls_finish(folder, number):
-    """Over stdio: the call that runs is answered, then the process ends well."""
+    """Over stdio: the running call gets its response, then the process exits with 0."""
     with Stdio("app.py", cwd=folder) as served:
         served.shake_hands()
         served.send("tools/call", {"name": "wait", "arguments": {"seconds": 0.5}}, 1)
@@ -258,8 +258,8 @@ def test_a_signal_lets_running_calls_finish(folder, number):
         assert served.wait() == 0
 
 
-def test_a_call_that_hangs_does_not_hold_the_end_up(folder):
-    """The end comes within the time that was given, over stdio and over HTTP."""
+def test_a_call_that_hangs_does_not_delay_the_shutdown(folder):
+    """It ends within the given time, over stdio and over HTTP."""
     with Stdio("app.py", "--drain", "0.3", cwd=folder) as served:
         served.shake_hands()
         served.send("tools/call", {"name": "hang"}, 1)
@@ -270,7 +270,7 @@ def test_a_call_that_hangs_does_not_hold_the_end_up(folder):
 
 
 def test_a_second_signal_ends_the_wait(folder):
-    """Who is in a hurry asks twice."""
+    """For a user who does not want to wait for running calls."""
     with Stdio("app.py", "--drain", "600", cwd=folder) as served:
         served.shake_hands()
         served.send("tools/call", {"name": "hang"}, 1)
@@ -281,7 +281,7 @@ def test_a_second_signal_ends_the_wait(folder):
 
 
 def test_http_ends_in_bounded_time_with_streams_open(folder):
-    """A call that runs is answered after SIGTERM, though somebody only listens and somebody hangs."""
+    """A running call gets its response after SIGTERM, while one client only listens and another hangs."""
     with Http("app.py", "--drain", "2", cwd=folder) as served:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
@@ -297,8 +297,8 @@ def test_http_ends_in_bounded_time_with_streams_open(folder):
         assert served.wait(20) == 0
 
 
-def test_who_may_talk_over_http(folder):
-    """A token is needed where there is one; other hosts and pages are refused; a health check is open."""
+def test_access_over_http(folder):
+    """The token is required if there is one; other hosts and origins are refused; the health check is open."""
     with Http("app.py", cwd=folder, env={"TOOLWIRE_TOKEN": "s3cret"}) as served:
         good = {"Authorization": "Bearer s3cret"}
         assert served.ask("tools/call", {"name": "pid"}, **good)["content"][0]["text"] == str(
@@ -327,7 +327,7 @@ def test_who_may_talk_over_http(folder):
 
 
 def test_several_processes_serve_with_no_affinity(folder):
-    """Rounds of one call may land anywhere, a process that dies is replaced, metrics tell of all, all end."""
+    """Requests of one call may reach any process, a process that dies is replaced, metrics cover all, all end."""
     with Http("app.py", "--workers", "2", cwd=folder) as served:
         seen = set()
         deadline = time.monotonic() + 30
@@ -356,7 +356,7 @@ def test_several_processes_serve_with_no_affinity(folder):
 
 
 def test_reload_announces_what_changed_and_survives_a_broken_file(folder):
-    """A session goes on through an edit and a typing error; so does what the tools were."""
+    """A session survives an edit and a syntax error, and keeps the old tools meanwhile."""
     source = folder / "app.py"
     with Stdio("app.py", "--reload", cwd=folder) as served:
         served.shake_hands()
@@ -385,7 +385,7 @@ def twice(n: int) -> int:
 
 
 def test_servers_of_other_libraries_and_wrapped_ones_are_served_too(folder):
-    """What goes into `mcp_servers` goes to serve, in the newest version of the protocol too."""
+    """Anything that `mcp_servers` accepts can be served, in the newest version of the protocol too."""
     (folder / "theirs.py").write_text(FOREIGN)
     (folder / "wrapped.py").write_text(
         "from app import app\nfrom toolwire.wrap import prefix\nshown = prefix(app, 'x_')\n"
@@ -402,8 +402,8 @@ def test_servers_of_other_libraries_and_wrapped_ones_are_served_too(folder):
         assert asked["resultType"] == "input_required"
 
 
-def test_another_server_is_passed_on(folder):
-    """A URL as the target: what speaks HTTP is offered over stdio."""
+def test_a_url_is_served_over_stdio(folder):
+    """A server that speaks HTTP is offered over stdio."""
     with Http("app.py", cwd=folder) as behind, Stdio(behind.url, cwd=folder) as served:
         served.shake_hands()
         served.send("tools/call", {"name": "pid"}, 1)

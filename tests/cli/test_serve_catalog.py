@@ -34,7 +34,7 @@ def api():
 
 @pytest.fixture
 def env(api, tmp_path):
-    """The environment of a catalogue whose files are nobody's."""
+    """The environment of a catalogue with its own files."""
     return {
         **KEYS,
         "AGENT_PAYMENT_BASE_URL": api.url,
@@ -52,7 +52,7 @@ def priced(tmp_path):
 
 
 def toolwire(*args, cwd, env):
-    """A command that ends by itself: exit code, stdout, stderr."""
+    """Run a command that ends by itself; return exit code, stdout and stderr."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLWIRE", "AGENT_"))}
     done = subprocess.run(
         [sys.executable, "-m", "toolwire", *map(str, args)],
@@ -85,7 +85,7 @@ def secret_in(text):
 
 
 def test_the_handshake_does_not_wait_for_the_api(api, env, tmp_path):
-    """It is answered while the API hangs; the tools come behind it, and the client is told."""
+    """It is answered while the API hangs; the tools follow later, with a notification to the client."""
     page, gate = api.page, threading.Event()
     api.page = lambda **given: (gate.wait(2 * PATIENCE), page(**given))[1]
     with Stdio("catalog:agentpmt", cwd=tmp_path, env=env) as served:
@@ -127,7 +127,7 @@ def test_list_pay_and_fail_over_stdio(api, env, tmp_path):
 
 
 def test_no_key_gets_out_of_the_process(api, env, tmp_path):
-    """Echoed by the API in a result, a failure and a refused list: not on stdout, not on stderr, in no file."""
+    """Even if the API echoes it in a result, an error or a refused list: not to stdout, stderr or any file."""
     broken = Product("bro\u200bken", f"Says {KEYS['AGENT_PAYMENT_API_KEY']}", takes(), 0.01, lambda: 1)
     api.products[broken.id] = broken
     shown = []
@@ -152,7 +152,7 @@ def test_no_key_gets_out_of_the_process(api, env, tmp_path):
 
 
 def test_sighup_fetches_again(api, env, tmp_path):
-    """What came and went at the API is there without a restart, and clients hear of it."""
+    """Changes at the API are available without a restart, and clients are notified."""
     with Stdio("catalog:agentpmt", cwd=tmp_path, env=env) as served:
         served.shake_hands()
         served.expect("6 tools registered")
@@ -167,8 +167,8 @@ def test_sighup_fetches_again(api, env, tmp_path):
         wait_until(lambda: "news" in (found := names(served, time.monotonic_ns())) and "stock" not in found)
 
 
-def test_sighup_while_the_list_is_on_its_way_ends_nothing(api, env, tmp_path):
-    """The signal means "fetch", from the start on."""
+def test_sighup_during_the_first_fetch_does_not_end_the_server(api, env, tmp_path):
+    """The signal is handled from the start."""
     api.faults.append(Fault("hang_before_buying", FETCH, seconds=1))
     with Stdio("catalog:agentpmt", cwd=tmp_path, env=env) as served:
         served.shake_hands()
@@ -179,8 +179,8 @@ def test_sighup_while_the_list_is_on_its_way_ends_nothing(api, env, tmp_path):
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(1, "settled"), (30, "unknown")])
-def test_sigterm_while_a_purchase_is_out(api, env, tmp_path, seconds, state):
-    """It is answered within the time to drain, or booked as unknown; never forgotten."""
+def test_sigterm_during_a_purchase(api, env, tmp_path, seconds, state):
+    """It completes within the time to drain, or is recorded as unknown; it is never forgotten."""
     with Stdio(
         "catalog:agentpmt", "--drain", "3" if seconds == 1 else "0.2", cwd=tmp_path, env=env
     ) as served:
@@ -197,7 +197,7 @@ def test_sigterm_while_a_purchase_is_out(api, env, tmp_path, seconds, state):
 
 
 def test_choice_and_budget(api, env, tmp_path, priced):
-    """`--include` and `--exclude` choose; `--budget` is a hard one."""
+    """`--include` and `--exclude` choose tools; `--budget` is a hard limit."""
     choice = ["--include", "w*", "--include", "data", "--exclude", "sto*", "--budget", "0.015"]
     with Stdio(priced, *choice, cwd=tmp_path, env=env) as served:
         served.shake_hands()
@@ -217,7 +217,7 @@ def test_the_filter_of_the_environment(api, env, tmp_path):
 
 
 def test_pins_keep_changes_out(api, env, tmp_path, priced):
-    """What differs from the file of agreed definitions is not offered, and stderr says how it differs."""
+    """A tool that differs from its pinned definition is not offered, and stderr shows the difference."""
     from toolwire.catalog.server import Catalog  # noqa: PLC0415 - heavy
     from toolwire.catalog.tools.pins import Pins  # noqa: PLC0415
     from toolwire.testing import connect  # noqa: PLC0415
@@ -262,8 +262,8 @@ def test_list_pay_and_measure_over_http(api, env, tmp_path):
     assert not secret_in(text)
 
 
-def test_http_is_there_while_the_api_is_not(env, tmp_path):
-    """The server starts, says why there are no tools, and goes on."""
+def test_http_is_served_while_the_api_is_down(env, tmp_path):
+    """The server starts, reports why there are no tools, and keeps running."""
     given = {**env, "AGENT_PAYMENT_BASE_URL": "http://127.0.0.1:9"}
     with Http("catalog:agentpmt", cwd=tmp_path, env=given) as served:
         served.expect("the catalogue cannot be read")
@@ -295,7 +295,7 @@ def test_workers_share_one_budget(api, env, tmp_path, priced, target):
 
 
 def test_sighup_reaches_all_workers(api, env, tmp_path):
-    """The process that watches over them passes it on, and lives."""
+    """The supervisor passes it on, and keeps running."""
     with Http("catalog:agentpmt", "--workers", "2", cwd=tmp_path, env=env) as served:
         served.expect("tools registered")
         served.expect("tools registered")
@@ -312,7 +312,7 @@ def test_sighup_reaches_all_workers(api, env, tmp_path):
 
 
 def children(pid):
-    """The processes that one has started."""
+    """Return the child processes of a process."""
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(each) for each in text.split()]
 
@@ -321,7 +321,7 @@ def children(pid):
 
 
 def test_tools_and_call(api, env, tmp_path):
-    """What a catalogue has, one paid call, one that fails."""
+    """The list of a catalogue, a paid call, and one that fails."""
     code, out, err = toolwire("tools", "catalog:agentpmt", cwd=tmp_path, env=env)
     assert (code, "weather" in out, "translate" in out) == (0, True, True), err
     code, out, err = toolwire("call", "catalog:agentpmt", "weather", "city=Ulm", cwd=tmp_path, env=env)
@@ -334,7 +334,7 @@ def test_tools_and_call(api, env, tmp_path):
 
 
 class Shop(PaidApi):
-    """The API that examples/profiles/shop.toml is about, on top of the sample one."""
+    """The API of examples/profiles/shop.toml, on top of the sample API."""
 
     def page(self, **_):
         listed = {"sku": "W-1", "title": "Weather", "summary": "Tell the weather", "kind": "data"}
@@ -342,8 +342,8 @@ class Shop(PaidApi):
         return {"data": {"products": [{**listed, "cost": {"usd": "0.02"}, "input": schema}], "next": False}}
 
 
-def test_a_profile_of_ones_own(tmp_path):
-    """The example's profile, moved to paths that the sample API has."""
+def test_a_profile_of_the_user(tmp_path):
+    """The profile of the example, with paths of the sample API."""
     text = (EXAMPLES / "profiles" / "shop.toml").read_text()
     text = text.replace('"/catalog"', '"/products/fetch"').replace('"/orders"', '"/products/purchase"')
     (tmp_path / "my-profile.toml").write_text(text)
@@ -371,7 +371,7 @@ def test_a_profile_of_ones_own(tmp_path):
 
 
 @pytest.mark.parametrize("command", [["serve"], ["serve", "--http"], ["tools"], ["call"]], ids=" ".join)
-def test_missing_credentials_are_one_line(command, tmp_path):
+def test_missing_credentials_are_a_one_line_error(command, tmp_path):
     """Both variables are named, on stderr, and the exit code is 1."""
     name, *options = command
     more = ["weather"] if name == "call" else []
@@ -397,8 +397,8 @@ def test_missing_credentials_are_one_line(command, tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_use_of_a_catalogue_is_one_line(args, env, said, tmp_path):
-    """What, and what to do, with exit code 2."""
+def test_wrong_use_of_a_catalogue_is_a_one_line_error(args, env, said, tmp_path):
+    """What is wrong, and what to do, with exit code 2."""
     given = {**KEYS, "HOME": str(tmp_path), **env}
     with Served(*args, cwd=tmp_path, env=given) as served:
         code = served.wait()
@@ -426,7 +426,7 @@ def test_config_names_the_variables_and_no_secret(env, tmp_path, client):
 
 
 def test_config_works_without_the_credentials(tmp_path):
-    """Whoever writes the snippet need not have the keys in that shell."""
+    """The keys need not be set where the entry is written."""
     code, out, err = toolwire(
         "config", "catalog:agentpmt", "--for", "claude-desktop", cwd=tmp_path, env={"HOME": str(tmp_path)}
     )
@@ -434,7 +434,7 @@ def test_config_works_without_the_credentials(tmp_path):
 
 
 def test_config_of_a_profile_starts_from_any_folder(env, tmp_path, priced):
-    """A client starts it in a folder of its own: the path of the profile is a whole one."""
+    """A client starts it in another folder: the path of the profile is absolute."""
     code, out, err = toolwire(
         "config", "catalog:priced.toml", "--for", "claude-desktop", cwd=tmp_path, env=env
     )
@@ -442,7 +442,7 @@ def test_config_of_a_profile_starts_from_any_folder(env, tmp_path, priced):
 
 
 def test_a_catalogue_is_pinned_and_checked(env, tmp_path, api):
-    """What was agreed to is in a file; what differs from it is shown, and is an exit code."""
+    """Accepted definitions are in a file; differences are shown, with exit code 1."""
     code, out, err = toolwire("catalog", "pin", "catalog:agentpmt", "pins.json", cwd=tmp_path, env=env)
     assert (code, "tools are pinned in pins.json" in out) == (0, True), out + err
     code, out, err = toolwire(

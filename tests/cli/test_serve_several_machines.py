@@ -73,7 +73,7 @@ def ledger(postgres_url):
 
 
 def buy(served, number, tool="weather", **arguments):
-    """Buy something; the result."""
+    """Buy something and return the result."""
     return served.ask(
         "tools/call", {"name": tool, "arguments": arguments or {"city": f"city {number}"}}, number
     )
@@ -84,7 +84,7 @@ def is_bought(result):
 
 
 def run(machines, *arguments, cwd):
-    """Run a command on a machine that has nothing but the ledger."""
+    """Run a command on a machine that has only the ledger."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLWIRE", "AGENT_"))}
     return subprocess.run(
         [sys.executable, "-m", "toolwire", *arguments],
@@ -98,7 +98,7 @@ def run(machines, *arguments, cwd):
 
 
 def test_two_gateways_spend_one_budget(api, machines, ledger):
-    """Of forty calls over both, as many are bought as the budget has room for; the API's books say the same."""
+    """Of forty calls over both, only as many are bought as the budget allows; the API's records agree."""
     with machines(1, "--budget", "0.10") as one, machines(2, "--budget", "0.10", "--workers", "2") as two:
         with ThreadPoolExecutor(20) as pool:
             results = list(pool.map(lambda number: buy((one, two)[number % 2], number), range(1, 41)))
@@ -108,8 +108,8 @@ def test_two_gateways_spend_one_budget(api, machines, ledger):
         assert [(each.name, each.settled) for each in ledger.totals("session")] == [("shop", 10 * CENT)]
 
 
-def test_a_gateway_that_is_killed_in_mid_purchase(api, machines, ledger, postgres_url, tmp_path):
-    """What it had out is unknown once its lease is over; the other goes on; in the end both books agree."""
+def test_a_gateway_is_killed_during_a_purchase(api, machines, ledger, postgres_url, tmp_path):
+    """Its open calls are unknown once its lease has expired; the other keeps running; finally all records agree."""
     with machines(1) as one, machines(2) as two:
         assert is_bought(buy(one, 1))
         assert is_bought(buy(two, 1))
@@ -145,13 +145,13 @@ def test_a_gateway_that_is_killed_in_mid_purchase(api, machines, ledger, postgre
 
 
 def suppressed(act):
-    """Do something whose end may be that the other side is killed."""
+    """Run something that may fail because the other side is killed."""
     with suppress(OSError, ValueError):
         act()
 
 
 def test_tools_have_the_same_names_on_all_machines(api, machines, ledger):
-    """Whatever was listed when each of them was started: a namesake that came later takes no name away."""
+    """Whatever was listed when each was started: a tool of the same name that is added later takes no name over."""
 
     def names(served):
         return {each["name"]: each["description"] for each in served.ask("tools/list")["tools"]}
@@ -169,8 +169,8 @@ def test_tools_have_the_same_names_on_all_machines(api, machines, ledger):
             wait_until(lambda: names(one) == later)
 
 
-def test_it_does_not_start_without_what_machines_share(machines, tmp_path):
-    """Each would have a budget of its own, and could not go on with the calls of another."""
+def test_it_does_not_start_without_the_shared_variables(machines, tmp_path):
+    """Each machine would have its own budget, and could not continue the calls of another."""
     for missing in ("TOOLWIRE_SESSION", "TOOLWIRE_STATE_SECRET"):
         machines.env |= {missing: ""}
         refused = run(machines, "serve", "catalog:agentpmt", "--http", "--port", "0", cwd=tmp_path)
@@ -181,7 +181,7 @@ def test_it_does_not_start_without_what_machines_share(machines, tmp_path):
 
 
 def test_pins_in_the_ledger_count_on_all_machines(api, machines, tmp_path):
-    """One command agrees to the tools as they are now; a price that rises is then offered nowhere."""
+    """One command accepts the current tools; a price that rises is then offered nowhere."""
     (tmp_path / "priced.toml").write_text(PRICED)
     pinned = run(machines, "catalog", "pin", "catalog:priced.toml", "ledger", cwd=tmp_path)
     assert pinned.returncode == 0, pinned.stderr
@@ -206,7 +206,7 @@ def test_pins_in_the_ledger_count_on_all_machines(api, machines, tmp_path):
 
 @contextmanager
 def balanced(folder, *machines):
-    """Start nginx with the configuration that the page shows, on other ports. Yields its address."""
+    """Start nginx with the configuration that the documentation shows, on other ports. Yields its URL."""
     nginx = which("nginx") or which("nginx", path="/usr/sbin")
     require(nginx, "nginx")
     port = free_port()
@@ -241,7 +241,7 @@ def balanced(folder, *machines):
 
 
 def answers(front):
-    """Whether anything does."""
+    """Return True if a server responds."""
     try:
         return front.request("/health")[0] < 500
     except OSError:
@@ -249,7 +249,7 @@ def answers(front):
 
 
 def test_stateless_machines_behind_nginx(api, machines, ledger, tmp_path):
-    """Both take calls of one budget, which is not overspent, and no order is sent twice."""
+    """Both serve calls from one budget, which is not overspent, and no order is sent twice."""
     options = ("--stateless", "--budget", "0.20")
     with machines(1, *options) as one, machines(2, *options) as two, balanced(tmp_path, one, two) as front:
         with ThreadPoolExecutor(10) as pool:
@@ -262,7 +262,7 @@ def test_stateless_machines_behind_nginx(api, machines, ledger, tmp_path):
 
 
 def open_session(front):
-    """Open a session of MCP 2025-11-25; a function that makes a call in it."""
+    """Open a session of MCP 2025-11-25; return a function that makes a call in it."""
     headers = {"Accept": "application/json, text/event-stream", "Content_Type": "application/json"}
     info = {
         "protocolVersion": "2025-11-25",
@@ -286,7 +286,7 @@ def open_session(front):
 
 
 def test_sessions_behind_nginx_stay_with_their_machine(api, machines, ledger, tmp_path):
-    """Every request of a session finds it, whichever machine it is on; each order is bought once."""
+    """Every request of a session reaches the machine that has it; each order is bought once."""
     with machines(1) as one, machines(2) as two, balanced(tmp_path, one, two) as front:
         sessions = [open_session(front) for _ in range(8)]
         for number in range(1, 4):

@@ -1,4 +1,4 @@
-"""Thousands of connections that say nothing, on a server with few descriptors: its clients do not notice."""
+"""Thousands of idle connections to a server with few file descriptors do not disturb its clients."""
 
 import http.client
 import json
@@ -63,7 +63,7 @@ anyio.run(lambda: serve_http(app, port=0, token=sys.argv[1], on_listening=told))
 
 
 class Program(Http):
-    """A program of one's own that serves, on plain asyncio, with logging as Python has it."""
+    """A program of the user that serves on plain asyncio, with Python's default logging."""
 
     def __init__(self, *, cwd, before=()):
         (cwd / "program.py").write_text(PROGRAM)
@@ -73,7 +73,7 @@ class Program(Http):
 
 @pytest.fixture(params=["command", "program"])
 def server(request, tmp_path):
-    """A server with few descriptors: the command, which may run on uvloop, or a program on plain asyncio."""
+    """A server with few file descriptors: the command, which may use uvloop, or a program on plain asyncio."""
     (tmp_path / "app.py").write_text(APP)
     if request.param == "command":
         started = Http("app.py:app", cwd=tmp_path, env={"TOOLWIRE_TOKEN": TOKEN}, before=FEW)
@@ -90,7 +90,7 @@ class Client:
         self._connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE)
 
     def call(self, tool="add", **arguments):
-        """The text of a tool's answer."""
+        """Return the text of a tool's result."""
         params = {"name": tool, "arguments": arguments, "_meta": MODERN}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         headers = {
@@ -118,7 +118,7 @@ class Client:
 
 @contextmanager
 def idlers(server, count):
-    """So many idle connections, held by as many processes as their own limit of descriptors asks for."""
+    """Open this many idle connections, held by as many processes as their own descriptor limit requires."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     share = min(count, 2_500, hard - 100)
     port = str(urlsplit(server.url).port)
@@ -134,7 +134,7 @@ def idlers(server, count):
 
 
 def test_five_thousand_idle_connections_shut_nobody_out(server):
-    """Clients that are connected keep their connections, new ones get in, and the log stays small."""
+    """Connected clients keep their connections, new ones can connect, and the log stays small."""
     kept = [Client(server) for _ in range(10)]
     assert all(client.works() for client in kept)
     with idlers(server, IDLERS) as processes:
@@ -155,7 +155,7 @@ def test_five_thousand_idle_connections_shut_nobody_out(server):
 
 
 def test_a_server_without_descriptors_recovers(server):
-    """A tool has taken them all: who is connected is served, the log stays small, and then all is well again."""
+    """A tool has used all: connected clients are served, the log stays small, and later new ones can connect."""
     client = Client(server)
     assert client.works()
     assert int(client.call("hog")) > 0

@@ -46,7 +46,7 @@ def serve(folder, drain):
 
 
 def test_a_second_signal_ends_the_wait(folder):
-    """Who is in a hurry asks twice, whoever does the work; nothing is left behind."""
+    """For a user who does not want to wait; no process is left behind."""
     with serve(folder, 600) as served, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(served.ask, "tools/call", {"name": "wait"})
         served.expect("waiting")
@@ -58,7 +58,7 @@ def test_a_second_signal_ends_the_wait(folder):
 
 
 def test_workers_end_with_a_parent_that_was_killed(folder):
-    """Nobody is left to hold the port, or to answer clients that nobody can stop any more."""
+    """No process is left that holds the port or serves clients."""
     with serve(folder, 0) as served, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(served.ask, "tools/call", {"name": "wait"})
         served.expect("waiting")
@@ -68,7 +68,7 @@ def test_workers_end_with_a_parent_that_was_killed(folder):
 
 
 def test_a_file_beside_the_target_may_be_called_like_a_module_of_python(folder):
-    """Workers find Python's own email for themselves, as their parent does."""
+    """Workers import Python's own email, as their parent does."""
     (folder / "email.py").write_text("raise RuntimeError('not this one')")
     command = [sys.executable, "-P", "-m", "toolwire", "serve", "--http", "--port", "0", "--workers", "2"]
     with Http(command=[*command, "app.py"], cwd=folder, env={"TMPDIR": str(folder)}) as served:
@@ -93,7 +93,7 @@ def test_a_worker_that_cannot_be_started_leaves_no_descriptor():
 
 
 def test_options_of_a_worker_come_before_a_double_dash():
-    """Behind it they would be a second target."""
+    """After it they would be taken for a second target."""
     command = worker_command(["serve", "--http", "--workers", "2", "--", "app.py"], 7)
     assert command == [
         *(sys.executable, "-P", "-m", "toolwire", "serve", "--fd", "7", "--stateless"),
@@ -101,8 +101,8 @@ def test_options_of_a_worker_come_before_a_double_dash():
     ]
 
 
-def test_folders_that_nobody_holds_are_swept_up(tmp_path, monkeypatch):
-    """Those of the dead; never those of the living, nor of their children."""
+def test_stale_metrics_folders_are_removed(tmp_path, monkeypatch):
+    """Those of servers that have ended; never those of running servers or their workers."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     left = tmp_path / "toolwire-metrics-left"
     left.mkdir()

@@ -23,7 +23,7 @@ MAIN = [sys.executable, "-c", "from toolwire.cli.sessions import sessions_app; s
 
 @pytest.fixture(autouse=True)
 def config(tmp_path, monkeypatch):
-    """A CLI's folder with two sessions, and a directory of nobody's to be in."""
+    """A CLI's folder with two sessions, and an empty working directory."""
     config = tmp_path / "config"
     harbour(config)
     writer = Writer(OTHER)
@@ -43,7 +43,7 @@ def config(tmp_path, monkeypatch):
 
 
 def run(*words, code=0, given=None):
-    """Run a command in this process; what it printed on stdout, or its error."""
+    """Run a command in this process and return its stdout, or its error."""
     done = CliRunner().invoke(sessions_app, list(map(str, words)), input=given)
     assert done.exit_code == code, (done.stdout, done.stderr, done.exception)
     if code == 2:
@@ -76,8 +76,8 @@ def test_list_shows_sessions_newest_first(place):
     assert json.loads(run("list", "--all", "--json", "-n", 1, "--offset", 1, *place)) == rows[1:]
 
 
-def test_list_is_about_the_current_directory(tmp_path):
-    """Unless a directory, or --all, is given; an empty list says where it looked."""
+def test_list_shows_the_current_directory(tmp_path):
+    """Unless a directory or --all is given; an empty list says where it looked."""
     done = CliRunner().invoke(sessions_app, ["list"])
     assert (done.exit_code, done.stdout) == (0, "")
     assert f"No sessions of {tmp_path} in" in done.stderr
@@ -117,8 +117,8 @@ def test_show_json_streams_the_messages(place):
     assert last["messages"] == found["messages"][-2:]
 
 
-def test_search_finds_what_was_said(place):
-    """With the words marked; nothing found is exit code 1."""
+def test_search_finds_messages(place):
+    """With the words marked; exit code 1 if nothing is found."""
     shown = run("search", "--all", "harbour", *place)
     assert shown.startswith(f"{SESSION}  -work\n")
     assert "**harbour**" in shown
@@ -130,7 +130,7 @@ def test_search_finds_what_was_said(place):
 
 
 def test_search_has_filters_on_disk(tmp_path):
-    """A store says that it has none."""
+    """A store reports that it has none."""
     assert SESSION in run(
         "search", "-a", "harbour", "--tag", "travel", "--since", "2025-01-01", "--branch", "quay"
     )
@@ -147,7 +147,7 @@ def test_search_has_filters_on_disk(tmp_path):
     [("markdown", "x.md", b"# Harbour"), ("html", "x.html", b"<!doctype html>"), ("jsonl", "x.jsonl", b"{")],
 )
 def test_export_writes_to_stdout_or_a_file(place, tmp_path, format, name, begins):
-    """The same bytes; a file that is there is not replaced without --force."""
+    """The same bytes; an existing file is not replaced without --force."""
     done = CliRunner().invoke(sessions_app, ["export", SESSION, "-f", format, *place])
     assert done.exit_code == 0
     assert done.stdout_bytes.startswith(begins)
@@ -159,7 +159,7 @@ def test_export_writes_to_stdout_or_a_file(place, tmp_path, format, name, begins
 
 
 def test_export_into_a_folder_has_the_subagents(place, tmp_path):
-    """In a file of their own; one file alone says that they are missing."""
+    """In separate files; a single file comes with a note that they are missing."""
     folder = tmp_path / "backup"
     folder.mkdir()
     run("export", SESSION, "-o", folder, *place)
@@ -169,7 +169,7 @@ def test_export_into_a_folder_has_the_subagents(place, tmp_path):
 
 
 def test_cost_of_one_session(place):
-    """The CLI's dollars, or tokens without any."""
+    """The dollars that the CLI recorded, or tokens if it recorded none."""
     assert run("cost", OTHER, *place).startswith("$0.50 in 1 session, 10 tokens\n")
     assert "the CLI has recorded no cost" in run("cost", SESSION, *place)
     found = json.loads(run("cost", OTHER, "--json", *place))
@@ -180,7 +180,7 @@ def test_cost_of_one_session(place):
 
 
 def test_cost_of_all_sessions(place, tmp_path):
-    """By day and model, or as asked; as JSON by everything; as a picture."""
+    """By day and model, or by --by; as JSON by everything; as a chart."""
     shown = run("cost", "--all", *place)
     assert shown.startswith("$0.50 in 2 sessions, 4,490 tokens\nSome of it was not recorded by the CLI")
     assert re.search(r"^claude-opus-5-5 +2 +307 +3000 +63 +\$0\.50\+ +█+$", shown, re.MULTILINE)
@@ -197,7 +197,7 @@ def test_cost_of_all_sessions(place, tmp_path):
 
 
 def test_rename_tag_fork_delete(place):
-    """Each says what it did, and the list shows it."""
+    """Each reports what it did, and the list shows it."""
     assert SESSION in run("rename", SESSION[:6], "New name", *place)
     assert SESSION in run("tag", SESSION[:6], "work", *place)
     copy = run("fork", SESSION[:6], "--title", "Second", *place).strip()
@@ -214,8 +214,8 @@ def test_rename_tag_fork_delete(place):
     assert "not found in session" in run("fork", SESSION, "--up-to", str(uuid.uuid4()), *place, code=2)
 
 
-def test_a_beginning_must_be_of_one_session(place):
-    """Otherwise the candidates are listed; what is no id at all is refused as such."""
+def test_the_beginning_of_an_id_must_match_one_session(place):
+    """Otherwise the candidates are listed; text that cannot be an id is refused as such."""
     error = run("show", "6f1c", *place, code=2)
     assert f"2 sessions begin with 6f1c; give more of the id:\n  {SESSION}\n  {OTHER}\n" in error
     assert "no session begins with ffff in" in run("show", "ffff", *place, code=2)
@@ -225,8 +225,8 @@ def test_a_beginning_must_be_of_one_session(place):
     assert SESSION in run("show", SESSION.upper(), *place)
 
 
-def test_import_adds_what_is_missing(tmp_path):
-    """Again and again; of one session by its id, or of all of a directory."""
+def test_import_adds_missing_entries(tmp_path):
+    """It can be repeated; one session by its id, or all of a directory."""
     store = f"sqlite:{tmp_path / 's.db'}"
     assert run("import", "--store", store).startswith("Imported 0 sessions into the store")
     assert run("import", "--store", store, SESSION[:6]).startswith("Imported 1 session into")
@@ -239,7 +239,7 @@ def test_import_adds_what_is_missing(tmp_path):
 
 
 def test_prune_only_shows_unless_yes(tmp_path, config):
-    """What and why; with --yes they are gone, and copied before."""
+    """With the reasons; --yes deletes the sessions, after they were exported."""
     done = CliRunner().invoke(sessions_app, ["prune", "--all", "--older-than", "30d"])
     assert OTHER in done.stdout
     assert SESSION not in done.stdout
@@ -267,8 +267,8 @@ def test_doctor_reports_what_is_wrong(config):
     assert json.loads(run("doctor", "--json", code=1))["problems"][0]["kind"] == "torn_line"
 
 
-def test_stores_that_cannot_be_used_say_why(tmp_path):
-    """Without a password in the message, and without making a file."""
+def test_unusable_stores_are_errors(tmp_path):
+    """Without a password in the message, and without creating a file."""
     store = tmp_path / "none.db"
     assert f"there is no session store at {store}" in run("list", "--store", f"sqlite:{store}", code=2)
     assert not store.exists()
@@ -286,7 +286,7 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e[red]x[/red]\r\n\x9b31m line two \ud800"
 
 
 def test_hostile_text_cannot_act_on_the_terminal(config, place):
-    """Titles, tags, directories, names of tools, results: no escape sequence, no direction, no markup."""
+    """Titles, tags, directories, names of tools, results: no escape sequences, text direction marks or markup."""
     writer = Writer(str(uuid.UUID(int=7)))
     at = writer.ask(None, HOSTILE, cwd=HOSTILE)
     writer.lines[0]["cwd"] = HOSTILE
@@ -310,8 +310,8 @@ def test_hostile_text_cannot_act_on_the_terminal(config, place):
     assert not set(done.stdout) & set("\x1b\x07\x9b\u202e\r")
 
 
-def test_a_session_without_anything_to_show(config):
-    """State lines only, or nothing readable: shown as far as it goes."""
+def test_a_session_without_messages(config):
+    """Only state entries, or nothing readable: the rest is shown."""
     for number, content in enumerate([b'{"type":"mode"}\n', b"\xff\n[]\n{\n", b"x" * 100]):
         name = str(uuid.UUID(int=number + 50))
         (config / "projects" / "-work" / f"{name}.jsonl").write_bytes(content)
@@ -322,7 +322,7 @@ def test_a_session_without_anything_to_show(config):
 
 
 def environment(config):
-    """For a process: this toolwire, these sessions."""
+    """For a subprocess: this toolwire, these sessions."""
     return {
         "PATH": os.environ["PATH"],
         "CLAUDE_CONFIG_DIR": str(config),
@@ -333,7 +333,7 @@ def environment(config):
 
 @pytest.mark.process
 def test_listing_loads_neither_mcp_nor_an_event_loop(config):
-    """So that it is quick."""
+    """So that it is fast."""
     code = (
         "import sys; from toolwire.cli.sessions import sessions_app\n"
         "try: sessions_app(['list', '--all'])\n"
@@ -353,7 +353,7 @@ def test_listing_loads_neither_mcp_nor_an_event_loop(config):
 
 @pytest.mark.process
 def test_a_reader_that_leaves_early_gets_no_traceback(config):
-    """`| head -1`, for every way to print much."""
+    """`| head -1`, for every command with long output."""
     writer = Writer(str(uuid.UUID(int=9)))
     at = None
     for number in range(300):
@@ -378,8 +378,8 @@ def test_a_reader_that_leaves_early_gets_no_traceback(config):
 
 
 @pytest.mark.process
-def test_on_a_terminal_delete_asks(config):
-    """No is no; yes deletes. Ids are short, titles fit into the width, colours can be off."""
+def test_delete_asks_on_a_terminal(config):
+    """No deletes nothing; yes deletes. Ids are short, titles fit into the width, colours can be off."""
     with Terminal([*MAIN, "list", "--all"], config, environment(config), size=(60, 24)) as terminal:
         assert terminal.wait() == 0
         lines = terminal.screen().splitlines()
@@ -415,8 +415,8 @@ sessions_app()
 
 
 @pytest.mark.process
-def test_ctrl_c_ends_long_work_without_a_trace(config):
-    """The bar goes away, the exit code is 130, no traceback. In a pipe there is no bar."""
+def test_ctrl_c_ends_long_work_without_a_traceback(config):
+    """The bar is removed, the exit code is 130. In a pipe there is no bar."""
     with Terminal([sys.executable, "-c", SLOW, "cost"], config, environment(config)) as terminal:
         terminal.expect("Reading transcripts", timeout=60)
         terminal.send("\x03")
@@ -438,8 +438,8 @@ def test_a_session_that_cannot_be_written(config, monkeypatch):
     assert f"{path}: Permission denied" in done.stderr.replace("\n", "")
 
 
-def test_a_file_that_cannot_be_written_says_so(tmp_path):
-    """An export, and a plot, into a place that is no folder."""
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
+    """An export, and a plot, into a folder that does not exist."""
     (tmp_path / "file").write_text("")
     for words in (["export", SESSION, "-o"], ["cost", "--all", "--plot"]):
         done = CliRunner().invoke(sessions_app, [*words, str(tmp_path / "file" / "x.md")])
@@ -449,15 +449,15 @@ def test_a_file_that_cannot_be_written_says_so(tmp_path):
     assert Path(tmp_path / "file").read_text() == ""
 
 
-def test_a_folder_that_ends_with_a_slash_is_made(tmp_path):
-    """As its name says that it is one; the default there is JSONL."""
+def test_a_folder_that_ends_with_a_slash_is_created(tmp_path):
+    """The default format there is JSONL."""
     run("export", SESSION, "-o", f"{tmp_path}/new/er/")
     assert (tmp_path / "new" / "er" / f"{SESSION}.jsonl").exists()
     error = run("export", SESSION, "-o", tmp_path / "nothing", code=2)
     assert "name it .md, .html or .jsonl" in error
 
 
-def test_one_session_that_cannot_be_read_keeps_no_other_out_of_a_store(tmp_path, config):
+def test_an_unreadable_session_does_not_prevent_the_import_of_others(tmp_path, config):
     """It is named, and the exit code is 1."""
     broken = str(uuid.UUID(int=77))
     path = config / "projects" / "-work" / f"{broken}.jsonl"
@@ -472,7 +472,7 @@ def test_one_session_that_cannot_be_read_keeps_no_other_out_of_a_store(tmp_path,
 
 @pytest.mark.process
 def test_words_that_stdout_cannot_encode_are_replaced(config):
-    """An old terminal sees the rest of it."""
+    """A terminal with an old encoding shows the rest."""
     environ = {**environment(config), "PYTHONIOENCODING": "latin-1"}
     for words in (["show", SESSION], ["search", "--all", "Harbour"], ["cost", "--all"], ["list", "--all"]):
         done = subprocess.run([*MAIN, *words], env=environ, capture_output=True, timeout=60, check=False)

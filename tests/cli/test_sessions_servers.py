@@ -20,14 +20,14 @@ def config(tmp_path, monkeypatch):
 
 @pytest.fixture(params=["postgres", "redis"])
 def url(request):
-    """The address of a real server."""
+    """The URL of a real server."""
     if request.param == "postgres":
         return request.getfixturevalue("postgres_url")
     return request.getfixturevalue("redis_server").url
 
 
 def run(*words, code=0):
-    """Run a command; what it printed, or its error."""
+    """Run a command and return its output, or its error."""
     done = CliRunner().invoke(sessions_app, list(words))
     assert done.exit_code == code, (done.stdout, done.stderr, done.exception)
     return done.stderr if code else done.stdout

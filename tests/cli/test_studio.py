@@ -1,4 +1,4 @@
-"""`toolwire studio` on the command line: what it refuses, what it prints, and that it ends."""
+"""`toolwire studio` on the command line: what it refuses, what it prints, and how it ends."""
 
 import os
 import pty
@@ -38,7 +38,7 @@ def folder(tmp_path):
 
 
 def environment(folder):
-    """That of somebody who has nothing."""
+    """The environment of a user without keys or settings."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     return {**kept, "HOME": str(folder), "BROWSER": "true", "COLUMNS": "200"}
 
@@ -68,7 +68,7 @@ def run(folder, *arguments, program=("-m", "toolwire", "studio")):
         (["app.py", "--allow", "shop"], "--allow shop matches no tool"),
     ],
 )
-def test_what_cannot_be_shown_is_said_in_a_sentence(folder, arguments, why):
+def test_what_cannot_be_shown_is_a_one_line_error(folder, arguments, why):
     """With exit code 2, and no traceback."""
     ended = run(folder, *arguments, "--no-open")
     assert ended.returncode == 2, ended.stderr
@@ -76,8 +76,8 @@ def test_what_cannot_be_shown_is_said_in_a_sentence(folder, arguments, why):
     assert "Traceback" not in ended.stderr
 
 
-def test_a_port_that_is_taken_is_said(folder):
-    """With what to do."""
+def test_a_port_in_use_is_an_error(folder):
+    """It says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = run(folder, "app.py", "--port", str(taken.getsockname()[1]), "--no-open")
     assert ended.returncode == 2
@@ -85,7 +85,7 @@ def test_a_port_that_is_taken_is_said(folder):
 
 
 def test_without_the_extra_it_says_what_to_install(folder):
-    """NiceGUI is no dependency of the rest."""
+    """NiceGUI is not a dependency of the rest."""
     ended = run(folder, program=("-c", WITHOUT))
     assert ended.returncode == 2
     assert "pip install 'toolwire[studio]'" in ended.stderr
@@ -102,7 +102,7 @@ def test_importing_toolwire_and_its_command_loads_no_page(folder):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_with_0_when_it_is_told_to(folder, number):
+def test_it_exits_with_0_when_it_is_stopped(folder, number):
     """And leaves no process."""
     command = [sys.executable, "-m", "toolwire", "studio", "app.py", "--no-open"]
     with subprocess.Popen(
@@ -140,7 +140,7 @@ def test_enter_makes_another_link_on_a_terminal(folder):
 
 
 def read_until(terminal, shown, pattern):
-    """Read what a program shows until the pattern is in it."""
+    """Read the output of a program until the pattern is in it."""
     end = time.monotonic() + LIMIT
     while not re.search(pattern, shown):
         ready, _, _ = select.select([terminal], [], [], max(0.0, end - time.monotonic()))
@@ -150,7 +150,7 @@ def read_until(terminal, shown, pattern):
 
 
 def test_the_browser_is_opened_without_the_token_on_its_command_line(folder):
-    """Every user of the machine can read that; the private file that it opens has a link of its own."""
+    """Every user of the machine can read the command line; the private file that is opened has its own link."""
     browser = folder / "browser"
     browser.write_text('#!/bin/sh\necho "$@" > seen.new\ncp "${1#file://}" page.html\nmv seen.new seen\n')
     browser.chmod(0o700)

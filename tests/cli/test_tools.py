@@ -1,4 +1,4 @@
-"""`toolwire tools`: what a server offers."""
+"""`toolwire tools`: the tools, resources and prompts of a server."""
 
 import json
 import subprocess
@@ -58,7 +58,7 @@ many = Server(
 
 @pytest.fixture
 def tools(tmp_path, monkeypatch):
-    """Runs the command in a folder with two files."""
+    """Run the command in a folder with two files."""
     (tmp_path / "tools_calc.py").write_text(SOURCE)
     (tmp_path / "tools_many.py").write_text(MANY)
     monkeypatch.chdir(tmp_path)
@@ -76,23 +76,23 @@ def test_the_tools_are_shown_in_a_table(tools):
     assert lines[-1] == "2 tools"
 
 
-def test_schemas_are_shown_when_asked_for(tools):
-    """Pretty, with the whole description."""
+def test_schemas_option_shows_the_schemas(tools):
+    """Indented, with the whole description."""
     shown = tools("tools_calc.py", "--schemas").stdout
     assert "More of it." in shown
     assert '    "a": {\n      "type": "number"\n    }' in shown
     assert shown == tools("tools_calc.py", "-s").stdout
 
 
-def test_machines_get_json_and_nothing_else(tools):
-    """What the file prints is not in it, and lists that are empty neither."""
+def test_json_is_the_only_output_on_stdout(tools):
+    """Prints of the file are not in it, nor are empty lists."""
     listed = json.loads(tools("tools_calc.py", "--json").stdout)
     assert list(listed) == ["tools"]
     assert [tool["name"] for tool in listed["tools"]] == ["add", "wipe"]
     assert listed["tools"][1]["description"] == "Wipe \x1b[2J it."
 
 
-def test_all_pages_and_all_else_that_there_is_are_shown(tools):
+def test_all_pages_and_kinds_are_shown(tools):
     """298 tools over three pages, resources, templates and prompts."""
     shown = tools("tools_many.py").stdout
     assert sum(line.startswith("tool_") for line in shown.splitlines()) == 298
@@ -114,7 +114,7 @@ def test_all_pages_and_all_else_that_there_is_are_shown(tools):
     ],
 )
 def test_a_failure_is_one_line_and_an_exit_code(tools, words, code, said):
-    """2 for wrong use, 1 for what is not there; a header's value is never shown."""
+    """2 for wrong use, 1 for a target that cannot be reached; the value of a header is never shown."""
     done = tools(*words)
     assert (done.exit_code, done.stdout) == (code, "")
     assert done.stderr.startswith(said)
@@ -137,7 +137,7 @@ def test_as_a_user_runs_it(tmp_path):
 
 
 def test_files_are_completed(tmp_path, monkeypatch):
-    """Python files and folders, none that are hidden."""
+    """Python files and folders that are not hidden."""
     from toolwire.cli.shared.target_options import complete_target  # noqa: PLC0415 - beside its only use
 
     monkeypatch.chdir(tmp_path)

@@ -4,15 +4,15 @@ from toolwire.cli.shared.bars import draw_bar, list_days
 
 
 def test_a_bar_is_as_long_as_its_share():
-    """In eighths of a character; the smallest amount is still seen; the light part comes behind."""
+    """In eighths of a character; the smallest amount is still visible; the light part follows the dark one."""
     assert draw_bar(4, 8, 10) == "[cyan]█████[/][yellow][/]"
     assert draw_bar(1, 10_000, 10) == "[cyan]▏[/][yellow][/]"
     assert draw_bar(4, 8, 10, 2) == "[cyan]█████[/][yellow]░░[/]"
     assert draw_bar(0, 0, 10) == ""
 
 
-def test_days_without_anything_are_filled_in():
-    """Between the days that there are, as far back as is shown; what is no day stays."""
+def test_days_without_data_are_filled_in():
+    """Between the known days, as far back as is shown; a name that is not a day is kept."""
     assert list_days(["2026-03-01", "2026-02-27"], 31) == ["2026-02-27", "2026-02-28", "2026-03-01"]
     assert list_days(["2026-03-01", "2020-01-01"], 2) == ["2020-01-01", "2026-02-28", "2026-03-01"]
     assert list_days(["unknown"], 31) == ["unknown"]

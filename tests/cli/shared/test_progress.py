@@ -4,14 +4,14 @@ from toolwire.cli.shared import progress
 
 
 def test_without_a_terminal_there_is_no_bar(capsys):
-    """Nothing in the way of a pipe, and no work for it."""
+    """A pipe gets no output, and no work is done for it."""
     with progress.show_progress("Reading") as move:
         assert move is None
     assert capsys.readouterr().err == ""
 
 
 def test_short_work_shows_no_bar(capsys, monkeypatch):
-    """Only what takes a while does."""
+    """Only work that takes a while shows one."""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     with progress.show_progress("Reading") as move:

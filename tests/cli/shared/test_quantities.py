@@ -21,7 +21,7 @@ NOW = datetime(2026, 11, 6, 12, 30, tzinfo=UTC)
     ],
 )
 def test_times(text, expected):
-    """So long ago, or a date; days begin in UTC, and today is one of them."""
+    """A time ago or a date; days are in UTC, and today is one of them."""
     assert parse_time("--since", text, NOW) == expected
 
 
@@ -39,7 +39,7 @@ def test_ages_and_sizes():
 
 @pytest.mark.parametrize("text", ["", "soon", "-3d", "1.5h", "99999d", "7x"])
 def test_anything_else_is_refused_with_examples(text):
-    """The option is named, and what it takes."""
+    """The error names the option and the values that it takes."""
     with pytest.raises(UsageError, match="--x takes 12h, 7d, 4w or a date"):
         parse_time("--x", text, NOW)
     with pytest.raises(UsageError, match="--x takes 12h, 30d or 8w"):

@@ -1,4 +1,4 @@
-"""What a command line names as a server, and what it says when there is none."""
+"""Targets on the command line: which server they name, and the errors if there is none."""
 
 import inspect
 import json
@@ -22,7 +22,7 @@ from toolwire.errors import UsageError
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory of its own; what was imported from it is forgotten afterwards."""
+    """A working directory; modules imported from it are unloaded afterwards."""
     before = dict(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def write(folder, name, text):
-    """A file with this text."""
+    """Write a file with this text."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(text))
@@ -41,7 +41,7 @@ def write(folder, name, text):
 
 
 def refusal(text):
-    """The one line that a bad target gets."""
+    """Return the error for a bad target, which must be one line."""
     with pytest.raises(UsageError) as refused:
         resolve(text)
     assert "\n" not in str(refused.value)
@@ -58,8 +58,8 @@ SERVER = """
 """
 
 
-def test_the_only_server_of_a_file_is_meant(folder):
-    """Under whichever names it has there."""
+def test_the_only_server_of_a_file_is_used(folder):
+    """Even if the file has several names for it."""
     write(folder, "app.py", SERVER)
     target = resolve("app.py")
     assert (target.name, list(target.server.tools), target.text) == ("adder", ["add"], "app.py")
@@ -79,7 +79,7 @@ def test_the_only_server_of_a_file_is_meant(folder):
     ],
 )
 def test_servers_of_other_libraries_are_found(folder, line, kind):
-    """And the dict that the official function gives."""
+    """And the dict that the official function returns."""
     write(folder, "app.py", line)
     for text in ("app.py", "app.py:it"):
         assert isinstance(resolve(text).server, kind)
@@ -169,14 +169,14 @@ def test_a_function_that_cannot_be_a_tool_does_not_block_its_neighbours(folder, 
 
 
 def test_a_filter_that_matches_nothing_is_an_error(folder):
-    """Nothing would be served, and nobody would know why."""
+    """The server would be empty without any explanation."""
     write(folder, "app.py", "def good(a: int): ...\n")
     with pytest.raises(UsageError, match="--include x matches none of the tools of app.py: good"):
         resolve("app.py", choice=Choice(include=("x",)))
 
 
-def test_a_file_with_nothing_in_it_is_told(folder):
-    """What to write."""
+def test_a_file_without_tools_is_an_error(folder):
+    """The error says what to write."""
     write(folder, "app.py", "x = 1\nimport json\n")
     assert refusal("app.py").startswith("app.py has no tools: define a function")
 
@@ -194,7 +194,7 @@ def test_a_file_with_nothing_in_it_is_told(folder):
         ("make_list", "app", ["one"]),
     ],
 )
-def test_what_a_name_may_stand_for(folder, name, server, tools):
+def test_objects_that_a_name_may_refer_to(folder, name, server, tools):
     """A function, a tool, a list, an attribute, a function that makes a server."""
     write(
         folder,
@@ -221,8 +221,8 @@ def test_what_a_name_may_stand_for(folder, name, server, tools):
     assert (target.name, list(target.server.tools)) == (server, tools)
 
 
-def test_a_file_with_nothing_but_a_factory_is_asked_for_its_server(folder):
-    """If the function says that it gives one."""
+def test_a_file_with_only_a_factory_gives_the_server_it_returns(folder):
+    """If the return annotation of the function is a server."""
     write(
         folder,
         "app.py",
@@ -248,8 +248,8 @@ def test_a_file_with_nothing_but_a_factory_is_asked_for_its_server(folder):
         ("make_boom", "app.py:make_boom could not be imported: ValueError: no (app.py:9)"),
     ],
 )
-def test_a_name_that_is_not_there_or_no_server(folder, name, words):
-    """The nearest name, what there is, and what is wanted."""
+def test_a_name_that_does_not_exist_or_is_not_a_server(folder, name, words):
+    """The error has the closest name, the names that exist, and what a target may be."""
     write(
         folder,
         "app.py",
@@ -290,8 +290,8 @@ def test_a_name_that_is_not_there_or_no_server(folder, name, words):
         ("https://exa mple.com/", "https://exa mple.com/ is not a valid URL"),
     ],
 )
-def test_a_target_that_is_none_is_told_in_a_line(folder, text, words):
-    """What, where, and what to do."""
+def test_an_invalid_target_is_a_one_line_error(folder, text, words):
+    """What is wrong, where, and what to do."""
     write(folder, "app.py", SERVER)
     write(folder, "sub/inner.py", "")
     write(folder, "notes.txt", "")
@@ -313,8 +313,8 @@ def test_a_target_that_is_none_is_told_in_a_line(folder, text, words):
         ("x = '\x00'\n", "app.py"),
     ],
 )
-def test_a_file_that_fails_is_told_in_a_line(folder, source, words):
-    """With the place in the user's own code; nothing half imported stays."""
+def test_a_file_that_fails_is_a_one_line_error(folder, source, words):
+    """With the line of the user's own code; no half-imported module is left."""
     write(folder, "helper.py", "{}['x']\n")
     (folder / "app.py").write_text(source)
     assert refusal("app.py").startswith(words)
@@ -344,7 +344,7 @@ def test_a_file_of_a_package_can_import_its_neighbours(folder):
 
 
 def test_types_of_a_file_can_be_found_again(folder):
-    """Annotations resolve and objects pickle, since the module is where its name says."""
+    """Annotations resolve and objects can be pickled, since the module is in `sys.modules` under its name."""
     write(
         folder,
         "types.py",
@@ -388,8 +388,8 @@ def test_a_file_called_like_a_module_of_python_shadows_nothing(folder):
     assert others == ["email.message", "Server", str(folder / "calc.py")]
 
 
-def test_two_files_of_one_name_do_not_meet(folder):
-    """Each is a module of its own."""
+def test_two_files_of_one_name_are_two_modules(folder):
+    """Neither replaces the other."""
     write(folder, "a/app.py", "def one(): ...")
     write(folder, "b/app.py", "def two(): ...")
     assert list(resolve("a/app.py").server.tools) == ["one"]
@@ -405,7 +405,7 @@ def test_what_a_file_prints_goes_to_stderr(folder, capsys):
 
 
 def test_a_reload_sees_what_has_changed(folder):
-    """In the file and its neighbours, even if the change keeps size and second."""
+    """In the file and its neighbours, even if a change keeps the size and the second of the file."""
     write(folder, "helper.py", "VALUE = 1\n")
     write(folder, "app.py", "from helper import VALUE\ndef f() -> int:\n    return VALUE\n")
     target = resolve("app.py")
@@ -419,7 +419,7 @@ def test_a_reload_sees_what_has_changed(folder):
 
 
 def test_a_reload_that_fails_leaves_the_old_one_working(folder):
-    """The modules are those of before, and the next try can be better."""
+    """The old modules are restored, and the next reload can succeed."""
     write(folder, "helper.py", "VALUE = 1\n")
     write(folder, "app.py", "from helper import VALUE\ndef f() -> int:\n    return VALUE\n")
     target = resolve("app.py")
@@ -433,8 +433,8 @@ def test_a_reload_that_fails_leaves_the_old_one_working(folder):
     assert reload(target).server.tools["f"]() == 5
 
 
-def test_a_target_beside_python_itself_does_not_take_its_modules_along():
-    """Nor what is installed: a file in the home folder may have all of it below."""
+def test_a_target_in_a_folder_above_python_does_not_reload_its_modules():
+    """Nor installed packages: they may all be below the home folder of a file there."""
     beside = neighbours(Path(sys.base_prefix) / "app.py") + neighbours(Path(sys.prefix) / "app.py")
     assert not {"json", "os", "pytest", "anyio", "toolwire"} & set(beside)
 
@@ -449,19 +449,19 @@ def test_a_url_is_a_server_that_is_not_connected_yet():
 
 
 def test_headers_are_for_urls(folder):
-    """A file has no use for them."""
+    """For a file they are an error."""
     write(folder, "app.py", SERVER)
     with pytest.raises(UsageError, match="--header only applies to URLs, and app.py is not one"):
         resolve("app.py", {"a": "b"})
 
 
 def test_a_target_can_be_made_by_hand():
-    """Other commands may bring servers of their own."""
+    """Other commands may use servers of their own."""
     assert Target("x", "x", ToolServer("x")).modules == ()
 
 
-def test_loading_and_reloading_change_nothing_of_the_user(folder):
-    """No `.pyc` file is written, removed or believed, and no import hook is installed."""
+def test_loading_and_reloading_change_no_files_of_the_user(folder):
+    """No `.pyc` file is written, removed or trusted, and no import hook is installed."""
     (folder / "app.py").write_text("import helper, pack.part\ndef one(): return helper.N + pack.part.N\n")
     (folder / "pack").mkdir()
     for name in ("helper.py", "pack/part.py"):

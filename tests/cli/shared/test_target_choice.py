@@ -1,4 +1,4 @@
-"""What the options of a command make of a target: groups, a search, chains."""
+"""The options of a command that choose the tools of a target: groups, a search, chains."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ async def names(server):
 
 
 async def test_groups_chains_and_a_search_together(chains):
-    """The group is chosen first, its tools are chained, and all of it is searched; so it is after a reload."""
+    """The group is chosen first, its tools are chained, and all of them are searched; the same after a reload."""
     choice = Choice(
         groups=("money", "admin"), chains=(chains,), find_tools=True, always_list=("refund_twice",)
     )
@@ -50,7 +50,7 @@ async def test_groups_chains_and_a_search_together(chains):
 
 
 async def test_a_catalogue_can_be_searched_and_chained(chains, tmp_path, monkeypatch):
-    """Its own server is kept beside the wrapper: it is what the command waits for."""
+    """The catalogue itself is kept next to the wrapper, because the command waits until it is loaded."""
     chains.write_text(CHAINS.replace("refundPayment", "weather").replace("number =", "city ="))
     with PaidApi(entries=40) as shop:
         for name, value in environ(tmp_path).items():
@@ -78,7 +78,7 @@ async def test_a_catalogue_can_be_searched_and_chained(chains, tmp_path, monkeyp
         ({"groups": ("admin",), "chains": ("given",)}, "there is no tool 'refundPayment'"),
     ],
 )
-def test_what_cannot_be_is_said(settings, text, chains):
+def test_invalid_choices_are_errors(settings, text, chains):
     """Before anything is served."""
     if settings.get("chains") == ("given",):
         settings = {**settings, "chains": (chains,)}

@@ -1,4 +1,4 @@
-"""What goes on beside a server: its file is loaded again, and a bad one does no harm."""
+"""Reloading while a server runs: a changed file is loaded again, and a broken one does no harm."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ GOOD = """
 
 @pytest.fixture
 def app(tmp_path, monkeypatch):
-    """A file in a working directory of its own; what was imported from it is forgotten afterwards."""
+    """A file in a working directory; modules imported from it are unloaded afterwards."""
     before = dict(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -62,7 +62,7 @@ class Edited:
 
 @asynccontextmanager
 async def followed(serving, target):
-    """What is said while the file is watched."""
+    """Return the reports while the file is watched."""
     send, said = anyio.create_memory_object_stream(10)
     with anyio.fail_after(20), send, said:
         async with serving.open(), anyio.create_task_group() as tasks:
@@ -92,8 +92,8 @@ def test_a_file_that_ends_the_program_is_refused(app, kind):
         (GOOD.format(opening="raise KeyboardInterrupt", name="new"), "KeyboardInterrupt"),
     ],
 )
-async def test_a_bad_version_leaves_the_old_one_and_the_next_one_comes(app, bad, words):
-    """A file that does not load, or whose server does not start, is told; the next good one is taken."""
+async def test_a_bad_version_leaves_the_old_one_until_a_good_one_comes(app, bad, words):
+    """A file that does not load, or whose server does not start, is reported; the next good one is used."""
     app.write(GOOD.format(opening="pass", name="old"))
     target = resolve("live_app.py")
     serving = ServerHost(target.server, name="live")
@@ -109,7 +109,7 @@ async def test_a_bad_version_leaves_the_old_one_and_the_next_one_comes(app, bad,
 
 
 async def test_whatever_goes_wrong_the_file_is_still_watched(app):
-    """An error that nobody foresaw is told too."""
+    """An unexpected error is reported too."""
     app.write(GOOD.format(opening="pass", name="old"))
     target = resolve("live_app.py")
     errors = [LookupError("odd"), ClaudeSDKError("known")]
