@@ -219,7 +219,7 @@ def retry(
 def reconcile(  # noqa: PLR0917 - as above
     name: NameArgument,
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="The key of the run. Without it, `show` is run.")
+        str | None, typer.Argument(metavar="KEY", help="The key of the run. Without it, the batch is shown.")
     ] = None,
     at: AtOption = None,
     cost: Annotated[

@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from toolwire import ClaudeSDKClient, ResultMessage
 
 _NO_KEY: Final = "No key? --scripted tries your tools without one; --settings uses your own settings."
-_WAIT: Final = (
-    0.5  # seconds; Ctrl-C does not interrupt a wait that has just begun, and on Windows no wait at all
-)
+_WAIT: Final = 0.5  # seconds; Ctrl-C may not interrupt a wait that has just begun, and never does on Windows
 _HELP: Final = (
     "Type a prompt, or /tools, /cost, /help, /exit. Ctrl-C interrupts a turn. Other / commands go to the CLI."
 )
