@@ -118,16 +118,16 @@ def test_values_of_references(value, filled):
     [
         ("${input/missing}", "input has no 'missing', it has topic, n, deep"),
         ("x ${input/given}", "input has no 'given'"),
-        ("${data/items/2}", "data/items is a list of 2, and has no '2'"),
+        ("${data/items/2}", "data/items is a list of 2 items, and has no '2'"),
         ("${data/items/-1}", "has no '-1'"),
         ("${data/items/" + "9" * 50 + "}", "is a list of 2"),
         ("${data/items/\u0661}", "is a list of 2"),
         ("${data/n/x}", "data/n is 5, and has no 'x'"),
         ("${data/items/1/url/x}", "data/items/1/url is null"),
-        ("${text/a}", "is text that is not JSON; all of it is ${text.text}"),
+        ("${text/a}", "is text that is not JSON; use ${text.text} for the whole text"),
         ("${image.text}", "the result of 'image' has no text"),
-        ("${image}", "has neither structure nor text"),
-        ("${empty/a}", "has neither structure nor text"),
+        ("${image}", "has neither structured content nor text"),
+        ("${empty/a}", "has neither structured content nor text"),
     ],
 )
 def test_what_is_not_there(value, text):
@@ -140,7 +140,7 @@ def test_what_is_not_there(value, text):
 def test_arguments_that_explode_are_refused():
     """Each text may hold the same large result many times."""
     found = Results({"big": "x" * 1_000_000}, lambda _: False)
-    with pytest.raises(BadReference, match="bytes, more than"):
+    with pytest.raises(BadReference, match="bytes; the limit is"):
         found.arguments({"a": "${input/big}" * 20})
 
 
@@ -199,7 +199,7 @@ def test_a_chain_is_as_careful_as_its_steps():
             [step("serch", {"query": "ab"})],
             "step 1 (serch): there is no tool 'serch'. Did you mean 'search'?",
         ),
-        ([step("search")], "search needs 'query'"),
+        ([step("search")], "search requires 'query'"),
         ([step("search", {"query": "ab", "page": 1})], "search has no 'page'; it has query, limit"),
         ([step("search", {"query": 5})], "Input should be of type string"),
         ([step("c")], "chain 'c' calls itself: c -> c"),
@@ -226,13 +226,13 @@ def test_chains_of_chains():
     bomb += [chain(f"c{each}", "", [step(f"c{each - 1}")] * 10) for each in range(1, 30)]
     plans = plan(*reversed(bomb))
     assert isinstance(plans["c2"], Plan)
-    assert "are more than 1,000" in plans["c3"]
+    assert "the limit is 1,000" in plans["c3"]
 
 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: chain("c", "", []), "it needs 1 to 100 steps, got 0"),
+        (lambda: chain("c", "", []), "a chain must have 1 to 100 steps, got 0"),
         (lambda: chain("c", "", [step("a")] * 101), "got 101"),
         (lambda: chain("", "", [step("a")]), "a name must not be empty"),
         (lambda: chain("c", "", ["a"]), "steps are made by step"),
@@ -243,9 +243,9 @@ def test_chains_of_chains():
         (lambda: chain("c", "", [step("a", timeout=0)]), "timeout must be over 0 seconds"),
         (
             lambda: chain("c", "", [step("a", {"x": "${b}"}), step("b")]),
-            "${b} refers to 'b', which is no earlier step",
+            "${b} refers to 'b', which is neither the input nor an earlier step",
         ),
-        (lambda: chain("c", "", [step("a", {"x": "${a}"})]), "no earlier step (input)"),
+        (lambda: chain("c", "", [step("a", {"x": "${a}"})]), "nor an earlier step (known: input)"),
         (lambda: chain("c", "", [step("a", {"x": object()})]), "step 1 (a)"),
         (lambda: chain("c", "", [step("a")], result="${x}"), "chain 'c', result: ${x} refers to 'x'"),
     ],
@@ -314,10 +314,10 @@ def test_chains_in_a_file(tmp_path):
     ("text", "said"),
     [
         ("", "has no chains"),
-        ("a = 1", "a table is needed, got 1"),
+        ("a = 1", "it must be a table, got 1"),
         ("[a", "is not TOML"),
         ("[a]\nsteps = []", "description is missing"),
-        ("[a]\ndescription = 'x'\nsteps = []", "it needs 1 to 100 steps"),
+        ("[a]\ndescription = 'x'\nsteps = []", "a chain must have 1 to 100 steps"),
         ("[a]\ndescription = 'x'\nsteps = [{tool = 5}]", "step 1: tool must be text, got 5"),
         (
             "[a]\ndescription = 'x'\nsteps = [{tool = 'b', arg = {}}]",

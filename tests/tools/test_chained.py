@@ -315,7 +315,7 @@ async def test_chains_in_chains():
         (lambda: with_chains(Web().server, chain("fetch", "", [step("picture")])), "a tool called 'fetch'"),
         (lambda: with_chains(Web().server, chain("c", "", [step("c")])), "calls itself"),
         (lambda: with_chains(Web().server, chain("c", "", [step("nothing")])), "there is no tool 'nothing'"),
-        (lambda: with_chains(Web().server, chain("c", "", [step("fetch")])), "fetch needs 'url'"),
+        (lambda: with_chains(Web().server, chain("c", "", [step("fetch")])), "fetch requires 'url'"),
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_when_it_is_made(make, text):

@@ -1,9 +1,10 @@
-"""Chains: declared sequences of tool calls that are tools themselves. What they are, and how they are checked.
+"""Chains: declared sequences of tool calls that are tools themselves. Defines and checks them.
 
-A step's arguments may refer to the chain's input and to the results of earlier steps, by `${input/topic}`,
-`${search/results/0/url}` or `${search.text}`: a name, and a JSON pointer into its structured result. A text that is
-one reference takes the value as it is; inside a longer text it becomes text; `$${` stands for `${` itself. Nothing
-is evaluated. Owns the syntax, the checks and the values; `chained` runs the steps.
+A step's arguments may refer to the chain's input and to the results of earlier steps: `${input/topic}`,
+`${search/results/0/url}` or `${search.text}`. A reference is a name and a JSON pointer into the structured result
+of that step. A string that consists of one reference becomes the value itself; inside a longer string the value is
+inserted as text; `$${` stands for a literal `${`. Nothing is evaluated. Owns the syntax, the checks and the lookup
+of values; `chained` runs the steps.
 """
 
 import re
@@ -23,7 +24,7 @@ from toolwire.tools.schema.arguments import InvalidArguments, clip, show_value
 from toolwire.tools.schema.json_schema import from_json_schema
 
 INPUT: Final = "input"
-"""The name by which references mean the arguments of the chain."""
+"""The name that stands for the chain's arguments in references."""
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
 _PARTS: Final = re.compile(r"([A-Za-z0-9_-]+)(\.text|(?:/[^{}]*)?)")
 _STEP_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -36,12 +37,12 @@ _ASKS_USER: Final = "anthropic/requiresUserInteraction"
 
 
 class BadReference(ValueError):  # noqa: N818 - what it is
-    """A reference to something that is not there."""
+    """A reference to a value that does not exist."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A reference in a step's arguments: to the chain's input or a step, and what of it."""
+    """A reference in a step's arguments: to the chain's input or to a step, and to which part of it."""
 
     source: str
     pointer: tuple[str, ...] = ()
@@ -49,7 +50,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> "Reference":
-        """Parse what stands between the braces. `ValueError` says what is wrong."""
+        """Parse the text between the braces. `ValueError` says what is wrong with it."""
         found = _PARTS.fullmatch(text)
         if found is None:
             raise ValueError(
@@ -75,7 +76,7 @@ def _escape(part: str) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a chain: the tool, its arguments with references, and the name that later steps know it by."""
+    """One call of a chain: the tool, its arguments, and the name by which later steps refer to it."""
 
     tool: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -94,8 +95,8 @@ def step(
 ) -> Step:
     """Declare a step of a chain.
 
-    `name` (default: that of the tool) is for references. `timeout` is in seconds. `max_price`, in dollars, is the
-    most that a paid step may cost; what a step of unknown price counts as.
+    `name` is the name for references, by default that of the tool. `timeout` is in seconds. `max_price`, in
+    dollars, is the most that a paid step may cost. A paid step of unknown price needs it: that much is reserved.
     """
     return Step(tool, dict(args or {}), name, timeout, max_price)
 
@@ -118,7 +119,9 @@ class Chain:
         if (problem := find_name_problem(self.name)) is not None:
             raise ToolDefinitionError(f"chain: {problem}")
         if not self.steps or len(self.steps) > _MOST_STEPS:
-            raise ToolDefinitionError(f"{where}: it needs 1 to {_MOST_STEPS} steps, got {len(self.steps)}")
+            raise ToolDefinitionError(
+                f"{where}: a chain must have 1 to {_MOST_STEPS} steps, got {len(self.steps)}"
+            )
         known = [INPUT]
         for number, each in enumerate(self.steps, 1):
             label = f"{where}, step {number} ({clip(str(each.tool))})"
@@ -139,8 +142,8 @@ class Chain:
         _check_references(self.result, known, f"{where}, result")
 
     @cached_property
-    def wanted(self) -> dict[str, bool]:
-        """The arguments of the chain that are referred to, and whether they cannot be left out."""
+    def inputs(self) -> dict[str, bool]:
+        """The names of the chain's arguments that references use, each with True if it cannot be omitted."""
         found: dict[str, bool] = {}
         for each in (*(step.args for step in self.steps), self.result):
             for reference, whole in iter_references(each):
@@ -163,9 +166,9 @@ def chain(
 ) -> Chain:
     """Declare a chain of tools: `steps` run one after the other, and the first error ends it.
 
-    `input_schema` is the JSON schema of its arguments; by default it is made of those of the steps, for each
-    `${input/NAME}`. `result` is what it returns, with references; by default the result of the last step. `timeout`
-    is for the whole chain, in seconds.
+    `input_schema` is the JSON schema of the chain's arguments. By default it is derived from the tools: an
+    `${input/NAME}` has the schema of the argument that it is passed to. `result` is the value to return, which may
+    contain references; by default it is the result of the last step. `timeout` is for the whole chain, in seconds.
     """
     names: list[str] = []
     for each in steps:
@@ -185,9 +188,9 @@ def chain(
 
 
 def iter_references(value: Any, depth: int = 0) -> Iterator[tuple[Reference, bool]]:
-    """Yield the references in a value, each with whether it is a whole text. `ValueError` for a malformed one."""
+    """Yield the references in a value, each with True if it is the whole string. `ValueError` if malformed."""
     if depth > _MOST_DEPTH:
-        raise ValueError(f"arguments are nested in more than {_MOST_DEPTH} levels")
+        raise ValueError(f"the arguments are nested more than {_MOST_DEPTH} levels deep")
     if isinstance(value, str):
         for found in _REFERENCE.finditer(value):
             if found[1] is not None:
@@ -209,8 +212,8 @@ def _check_references(value: Any, known: Sequence[str], label: str) -> None:
     for reference in found:
         if reference.source not in known:
             raise ToolDefinitionError(
-                f"{label}: {reference} refers to {reference.source!r}, which is no earlier step"
-                f" ({', '.join(known)}).{did_you_mean(reference.source, known)}"
+                f"{label}: {reference} refers to {reference.source!r}, which is neither the input nor an"
+                f" earlier step (known: {', '.join(known)}).{did_you_mean(reference.source, known)}"
             )
 
 
@@ -218,16 +221,16 @@ def _check_references(value: Any, known: Sequence[str], label: str) -> None:
 
 
 class Results:
-    """The chain's input and the results of its steps so far, which references are looked up in."""
+    """The values that references are looked up in: the chain's input, and the results of its steps so far."""
 
     def __init__(self, arguments: Mapping[str, Any], optional: Callable[[str], bool]) -> None:
         self._values: dict[str, Any] = {INPUT: arguments}
         self._texts: dict[str, str | None] = {}
-        self._read: dict[str, Any] = {}  # what was read from texts that are JSON
+        self._parsed: dict[str, Any] = {}  # texts of results that were parsed as JSON
         self._optional = optional
 
     def add(self, name: str, result: Mapping[str, Any]) -> None:
-        """Keep the MCP result of a step."""
+        """Add the MCP result of a step."""
         blocks = [each for each in result.get("content") or [] if isinstance(each, Mapping)]
         texts = [
             each["text"]
@@ -239,9 +242,9 @@ class Results:
         self._values[name] = _MISSING if structured is None else structured
 
     def fill(self, value: Any) -> Any:
-        """Return a value with what its references refer to. `BadReference` for what is not there.
+        """Replace the references in a value. `BadReference` if one of them refers to nothing.
 
-        An argument that is an optional input which was not given is left out.
+        A reference to an optional input that was not given is left out, with its key or list item.
         """
         if isinstance(value, str):
             return self._fill_text(value)
@@ -253,15 +256,15 @@ class Results:
         return value
 
     def result(self, value: Any) -> Any:
-        """Return the result of a chain: null if it is an optional input that was not given."""
+        """Return the result of a chain; None if it is an optional input that was not given."""
         filled = self.fill(value)
         return None if filled is _MISSING else filled
 
     def arguments(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a step. `BadReference` if something is not there, or they become too large."""
+        """Return the arguments of a step. `BadReference` if one refers to nothing, or they are too large."""
         filled: dict[str, Any] = self.fill(args)
         if (size := len(dumps(filled))) > _LARGEST:
-            raise BadReference(f"its arguments would have {size:,} bytes, more than {_LARGEST:,}")
+            raise BadReference(f"its arguments would have {size:,} bytes; the limit is {_LARGEST:,}")
         return filled
 
     def _fill_text(self, text: str) -> Any:
@@ -273,9 +276,10 @@ class Results:
                 if name not in self._values[INPUT] and self._optional(name):
                     return _MISSING
             return self._find(reference)
-        return _REFERENCE.sub(self._write, text)
+        return _REFERENCE.sub(self._insert, text)
 
-    def _write(self, found: re.Match[str]) -> str:
+    def _insert(self, found: re.Match[str]) -> str:
+        """Return the text that replaces a match of `_REFERENCE`."""
         if found[1] is None:
             return "${"
         value = self._find(Reference.parse(found[1]))
@@ -289,32 +293,32 @@ class Results:
             return text
         value = self._values[source]
         if value is _MISSING:
-            value = self._read_text(reference)
+            value = self._parse_text(reference)
         for at, part in enumerate(reference.pointer):
-            value = _enter(value, part, reference, at)
+            value = _get_item(value, part, reference, at)
         return value
 
-    def _read_text(self, reference: Reference) -> Any:
-        """Read the text of a result without structured content as JSON; without a pointer it stays text."""
+    def _parse_text(self, reference: Reference) -> Any:
+        """Return the text of a result without structured content, parsed as JSON if there is a pointer into it."""
         text = self._texts[reference.source]
         if text is None:
             raise BadReference(
-                f"{reference}: the result of {reference.source!r} has neither structure nor text"
+                f"{reference}: the result of {reference.source!r} has neither structured content nor text"
             )
         if not reference.pointer:
             return text
         try:
-            if reference.source not in self._read:
-                self._read[reference.source] = loads(text.encode())
-            return self._read[reference.source]
+            if reference.source not in self._parsed:
+                self._parsed[reference.source] = loads(text.encode())
+            return self._parsed[reference.source]
         except ValueError:
             raise BadReference(
-                f"{reference}: the result of {reference.source!r} is text that is not JSON; all of it is"
-                f" ${{{reference.source}.text}}"
+                f"{reference}: the result of {reference.source!r} is text that is not JSON; use"
+                f" ${{{reference.source}.text}} for the whole text"
             ) from None
 
 
-def _enter(value: Any, part: str, reference: Reference, at: int) -> Any:
+def _get_item(value: Any, part: str, reference: Reference, at: int) -> Any:
     where = "/".join([reference.source, *reference.pointer[:at]])
     if isinstance(value, Mapping):
         if part in value:
@@ -324,7 +328,7 @@ def _enter(value: Any, part: str, reference: Reference, at: int) -> Any:
     if isinstance(value, list):
         if part.isdecimal() and part.isascii() and len(part) < 10 and int(part) < len(value):  # noqa: PLR2004
             return value[int(part)]
-        raise BadReference(f"{reference}: {where} is a list of {len(value)}, and has no {part!r}")
+        raise BadReference(f"{reference}: {where} is a list of {len(value)} items, and has no {part!r}")
     raise BadReference(f"{reference}: {where} is {show_value(value)}, and has no {part!r}")
 
 
@@ -333,15 +337,15 @@ def _enter(value: Any, part: str, reference: Reference, at: int) -> Any:
 
 @dataclass(frozen=True)
 class Plan:
-    """A chain whose tools are known: the definition that clients get."""
+    """A chain that was checked against its tools, with what clients see of it."""
 
     chain: Chain
     input_schema: dict[str, Any]
     annotations: dict[str, bool]
     calls: int
-    """The number of tool calls, those of chains in it included."""
+    """The number of tool calls, including those of nested chains."""
     asks_user: bool = False
-    """True if a step is only to be run after the user was asked."""
+    """True if a step requires that the user is asked before it runs."""
 
     def is_optional(self, name: str) -> bool:
         """True if an argument of the chain may be left out."""
@@ -351,7 +355,7 @@ class Plan:
 def plan_all(
     chains: Mapping[str, Chain], definitions: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, "Plan | str"]:
-    """Check chains against the tools there are. Returns the plan of each, or why it cannot run."""
+    """Check chains against the existing tools. Returns the plan of each, or the reason why it cannot run."""
     plans: dict[str, Plan | str] = {}
 
     def plan(name: str, above: tuple[str, ...]) -> "Plan | str":
@@ -359,12 +363,12 @@ def plan_all(
             loop = " -> ".join([*above[above.index(name) :], name])
             return f"chain {name!r} calls itself: {loop}"
         if name not in plans:
-            below = {}
+            nested = {}
             for each in chains[name].steps:
                 if each.tool in chains:
-                    below[each.tool] = plan(each.tool, (*above, name))
+                    nested[each.tool] = plan(each.tool, (*above, name))
             try:
-                plans[name] = _plan(chains[name], definitions, below)
+                plans[name] = _plan(chains[name], definitions, nested)
             except ToolDefinitionError as error:
                 plans[name] = str(error)
         return plans[name]
@@ -375,18 +379,20 @@ def plan_all(
 
 
 def _plan(
-    chain: Chain, definitions: Mapping[str, Mapping[str, Any]], below: Mapping[str, "Plan | str"]
+    chain: Chain, definitions: Mapping[str, Mapping[str, Any]], nested: Mapping[str, "Plan | str"]
 ) -> "Plan":
     where = f"chain {chain.name!r}"
-    calls = sum(inner.calls if isinstance(inner := below.get(each.tool), Plan) else 1 for each in chain.steps)
+    calls = sum(
+        inner.calls if isinstance(inner := nested.get(each.tool), Plan) else 1 for each in chain.steps
+    )
     if calls > _MOST_CALLS:
         raise ToolDefinitionError(
-            f"{where}: {calls:,} calls with the chains in it are more than {_MOST_CALLS:,}"
+            f"{where}: it makes {calls:,} calls with its nested chains; the limit is {_MOST_CALLS:,}"
         )
     tools: list[Mapping[str, Any]] = []
     for number, each in enumerate(chain.steps, 1):
         label = f"{where}, step {number} ({each.name})"
-        tool = _find_tool(each, definitions, below, label)
+        tool = _find_tool(each, definitions, nested, label)
         if (problem := _check_arguments(each, tool.get("inputSchema") or {})) is not None:
             raise ToolDefinitionError(f"{label}: {problem}")
         tools.append(tool)
@@ -397,7 +403,7 @@ def _plan(
         raise ToolDefinitionError(f"{where}: {error}") from error
     properties = known.get("properties")
     if chain.input_schema is not None and isinstance(properties, Mapping):
-        for name in chain.wanted:
+        for name in chain.inputs:
             if name not in properties:
                 names = ", ".join(properties) or "none"
                 raise ToolDefinitionError(
@@ -408,9 +414,9 @@ def _plan(
 
 
 def _find_tool(
-    step: Step, definitions: Mapping[str, Mapping[str, Any]], below: Mapping[str, "Plan | str"], label: str
+    step: Step, definitions: Mapping[str, Mapping[str, Any]], nested: Mapping[str, "Plan | str"], label: str
 ) -> Mapping[str, Any]:
-    inner = below.get(step.tool)
+    inner = nested.get(step.tool)
     if isinstance(inner, str):
         raise ToolDefinitionError(f"{label}: {inner}")
     if inner is not None:
@@ -423,10 +429,10 @@ def _find_tool(
 
 
 def _check_arguments(step: Step, schema: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the arguments of a step as far as that is known before it runs."""
+    """Return what is wrong with the arguments of a step, as far as that is known before it runs."""
     missing = [name for name in schema.get("required") or () if name not in step.args]
     if missing:
-        return f"{step.tool} needs {', '.join(map(repr, missing))}"
+        return f"{step.tool} requires {', '.join(map(repr, missing))}"
     properties = schema.get("properties")
     if schema.get("additionalProperties") is False and isinstance(properties, Mapping):
         unknown = [name for name in step.args if name not in properties]
@@ -438,12 +444,12 @@ def _check_arguments(step: Step, schema: Mapping[str, Any]) -> str | None:
         except InvalidArguments as error:
             return str(error)
         except ToolDefinitionError:
-            return None  # of another library, which may know better
+            return None  # a schema of another library: that library checks the arguments itself
     return None
 
 
 def _derive_input(chain: Chain, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Make the schema of a chain's arguments from those of the tools that they go to."""
+    """Make the schema of a chain's arguments from the schemas of the tools that they are passed to."""
     properties: dict[str, Any] = {}
     required: dict[str, None] = {}
     shared: dict[str, Any] = {}
@@ -463,10 +469,10 @@ def _derive_input(chain: Chain, tools: Sequence[Mapping[str, Any]]) -> dict[str,
                 continue
             name = reference.pointer[0]
             if name not in properties and argument in known:
-                properties[name] = _take_definitions(known[argument], schema, shared)
+                properties[name] = _copy_subschema(known[argument], schema, shared)
             if argument in (schema.get("required") or ()):
                 required[name] = None
-    for name, inside in chain.wanted.items():
+    for name, inside in chain.inputs.items():
         properties.setdefault(name, {"type": "string"} if inside and _is_only_in_text(chain, name) else {})
         if inside:
             required[name] = None
@@ -486,8 +492,8 @@ def _is_only_in_text(chain: Chain, name: str) -> bool:
     return all(not whole and len(reference.pointer) == 1 for reference, whole in uses)
 
 
-def _take_definitions(schema: Any, root: Mapping[str, Any], shared: dict[str, Any]) -> Any:
-    """Return a part of a schema, and put what it refers to into `shared`; {} if that cannot be taken along."""
+def _copy_subschema(schema: Any, root: Mapping[str, Any], shared: dict[str, Any]) -> Any:
+    """Return a part of a schema, and copy the definitions that it uses to `shared`; {} if that is impossible."""
     if b'"$ref"' not in dumps(schema):
         return schema
     defs = root.get("$defs")
@@ -513,7 +519,7 @@ def _take_definitions(schema: Any, root: Mapping[str, Any], shared: dict[str, An
 
 
 def _combine_annotations(tools: Sequence[Mapping[str, Any]]) -> dict[str, bool]:
-    """Return the hints of a chain: as careful as the most careful of its steps. An absent hint is MCP's default."""
+    """Return the hints of a chain: as cautious as its most cautious step. A missing hint has MCP's default."""
     defaults = {
         "readOnlyHint": False,
         "destructiveHint": True,
@@ -562,7 +568,7 @@ _KINDS: Final = {str: "text", dict: "a table", list: "a list", int: "a number"}
 
 
 def load_chains(path: str | Path) -> list[Chain]:
-    """Read chains from a TOML file: a table for each, `[[NAME.steps]]` for its steps. `UsageError` if it cannot."""
+    """Read chains from a TOML file: a table for each, `[[NAME.steps]]` for its steps. `UsageError` if invalid."""
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -595,7 +601,7 @@ def _check_table(
     label: str, table: Any, known: Mapping[str, tuple[type, ...]], required: Sequence[str]
 ) -> None:
     if not isinstance(table, dict):
-        raise ToolDefinitionError(f"{label}: a table is needed, got {show_value(table)}")
+        raise ToolDefinitionError(f"{label}: it must be a table, got {show_value(table)}")
     for key, value in table.items():
         if key not in known:
             near = closest(key, known)

@@ -1,8 +1,8 @@
-"""A server with chains: runs the steps of a chain through the same connection that its client has.
+"""A server with chains: runs the steps of a chain through the connection of its client.
 
-Owns the run of a chain: one step after the other, its progress, its error, its money. Each step is an ordinary call
-of its tool, with all that belongs to it: checks, time limits, permission to spend. What a chain is, is in `chain`.
-Must not know transports or catalogues.
+Owns the run of a chain: the sequence of its steps, their progress and errors, and the money reserved for them. Each
+step is an ordinary call of its tool, with its own checks, time limit and permission to spend. `chain` defines
+chains. Must not know transports or catalogues.
 """
 
 import itertools
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 logger = logger_for("server")
 
 META: Final = "toolwire/chain"
-"""The key in a result's `_meta` that tells how far a chain came."""
+"""The key in a result's `_meta` for the number of steps of a chain, and which are done."""
 _TOOL_USE: Final = "claudecode/toolUseId"
 _LONGEST_ERROR: Final = 20_000  # characters of a step's error
 _STRICTNESS: Final = ("always_allow", "always_ask", "always_deny")
-_ALMOST: Final = 0.99  # of a step: it is done when its result is there
+_ALMOST: Final = 0.99  # the most that a running step counts as: only its result completes it
 
 Path = tuple[str, ...]
-"""The names of the steps that lead to a call, through the chains in a chain."""
+"""The names of the steps that lead to a call: one, and more for a call in a nested chain."""
 
 
 class Chained(ServerWrapper):
@@ -80,16 +80,16 @@ class Chained(ServerWrapper):
         """The chains that can run now, as tools."""
         self.plans: dict[str, Plan] = {}
         self.problems: dict[str, str] = {}
-        """Why the others cannot."""
+        """Why each of the other chains cannot run, by name."""
         self._planned: Definitions | None = None
 
     def connect(self, channel: ClientChannel) -> "ChainedConnection":
         """Open a connection for one client."""
-        between = StepChannel(channel)
-        return ChainedConnection(self, self._server.connect(between), channel, between)
+        step_channel = StepChannel(channel)
+        return ChainedConnection(self, self._server.connect(step_channel), channel, step_channel)
 
     def plan(self, definitions: Definitions) -> None:
-        """Make tools of the chains that can run with these tools, if they have changed."""
+        """Make tools from the chains that can run with these definitions, if those have changed."""
         if self._planned is definitions:
             return
         self._planned = definitions
@@ -104,7 +104,7 @@ class Chained(ServerWrapper):
         self.own.swap([name for name in self.own.tools if name in problems], tools)
 
     def make_list(self, definitions: Definitions) -> list[Page]:
-        """Make the list of the chains that can run, and of the tools."""
+        """Make the pages of the list: the chains that can run, then the tools."""
         chains = [tool.definition for tool in self.own.tools.values()]
         others = [tool for name, tool in definitions.items() if name not in self.chains]
         return make_pages("tools", [*chains, *others])
@@ -130,12 +130,12 @@ class Chained(ServerWrapper):
         )
 
     def quote(self, chain: Chain) -> list[str]:
-        """Return what is to be said of the price of a chain."""
+        """Return sentences on the price of a chain, for its description."""
         del chain
         return []
 
     def flatten(self, chain: Chain, above: Path = ()) -> Iterator[tuple[Path, Step]]:
-        """Yield the calls of a chain in their order, with those of the chains in it."""
+        """Yield the calls of a chain in order, including those of nested chains."""
         for step in chain.steps:
             path = (*above, step.name)
             inner = self.chains.get(step.tool)
@@ -145,7 +145,7 @@ class Chained(ServerWrapper):
                 yield from self.flatten(inner, path)
 
     def cli_policies(self) -> list[dict[str, Any]]:
-        """Return those of the inner server; a chain is as strict as the strictest of its steps."""
+        """Return the policies of the inner server, and for each chain the strictest policy of its steps."""
         policies = super().cli_policies()
         by_tool = {each["name"]: each["permission_policy"] for each in policies}
         for name in self.chains:
@@ -172,7 +172,7 @@ class ChainedToolset(Chained, WrappedToolset):
         self._listed = ListedTools(inner)
         self._made_of: Definitions | None = None
         self._pages: list[Page] = []
-        if inner.before_list() is None:  # else it is checked when the tools are known
+        if inner.before_list() is None:  # otherwise it is checked once the tools are known
             self.refresh()
             taken = [name for name in self.chains if name in inner.tools]
             if taken or self.problems:
@@ -180,7 +180,7 @@ class ChainedToolset(Chained, WrappedToolset):
                 raise ToolDefinitionError("; ".join([*same, *self.problems.values()]))
 
     def refresh(self) -> Definitions:
-        """Follow changes of the inner tools, and return their definitions by name."""
+        """Update the chains if the inner tools have changed. Returns the definitions of the inner tools by name."""
         definitions = self._listed.read()
         if definitions is not self._made_of:
             self.plan(definitions)
@@ -193,16 +193,16 @@ class ChainedToolset(Chained, WrappedToolset):
         return CombinedTools([self.own.tools, self._inner.tools])
 
     def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "ChainedConnection":
-        between = StepChannel(channel)
-        inner = self._inner.connect(between, **settings)
-        return ChainedConnection(self, inner, channel, between, **settings)
+        step_channel = StepChannel(channel)
+        inner = self._inner.connect(step_channel, **settings)
+        return ChainedConnection(self, inner, channel, step_channel, **settings)
 
     def page(self, cursor: Any) -> Page:
         self.refresh()
         return find_page(self._pages, cursor)
 
     def plan_payments(self, chain: Chain) -> list[tuple[Reserver, list[tuple[Path, PlannedCall]]]]:
-        """Return the paid calls of a chain by who pays for them, with the paths to their steps."""
+        """Return the paid calls of a chain, grouped by reserver, each with the path to its step."""
         planned: dict[int, tuple[Reserver, list[tuple[Path, PlannedCall]]]] = {}
         for path, step in self.flatten(chain):
             if (found := self.find_reserver(step.tool)) is not None:
@@ -219,13 +219,13 @@ class ChainedToolset(Chained, WrappedToolset):
 
 
 class StepChannel(ClientChannel):
-    """The channel of the inner connection: that of the client, but progress of a step is progress of its chain."""
+    """The client's channel as the inner connection sees it: progress of a step becomes progress of its chain."""
 
     def __init__(self, channel: ClientChannel) -> None:
         self._channel = channel
         self.session, self.request_scope = channel.session, channel.request_scope
-        self.steps: dict[str, Callable[[float, float | None, str | None], None]] = {}
-        """What to call with the progress of a step, by its token."""
+        self.running_steps: dict[str, Callable[[float, float | None, str | None], None]] = {}
+        """The callback for the progress of each running step, by its progress token."""
 
     @property
     def capabilities(self) -> dict[str, Any]:
@@ -236,9 +236,10 @@ class StepChannel(ClientChannel):
 
     def notify(self, message: dict[str, Any]) -> None:
         params = message.get("params") or {}
-        if message.get("method") == "notifications/progress" and params.get("progressToken") in self.steps:
-            told = self.steps[params["progressToken"]]
-            told(params.get("progress", 0.0), params.get("total"), params.get("message"))
+        token = params.get("progressToken") if message.get("method") == "notifications/progress" else None
+        if token in self.running_steps:
+            report = self.running_steps[token]
+            report(params.get("progress", 0.0), params.get("total"), params.get("message"))
             return
         self._channel.notify(message)
 
@@ -249,7 +250,8 @@ class StepChannel(ClientChannel):
         self, method: str, params: dict[str, Any], *, key: str | None = None, repeatable: bool = True
     ) -> dict[str, Any]:
         # A chain is never run again from its start: its first steps may have changed something.
-        return await self._channel.request(method, params, key=key, repeatable=repeatable and not self.steps)
+        repeatable = repeatable and not self.running_steps
+        return await self._channel.request(method, params, key=key, repeatable=repeatable)
 
     def close_stream(self) -> None:
         self._channel.close_stream()
@@ -263,18 +265,18 @@ class ChainedConnection(ExtendedConnection):
         server: Chained,
         inner: Connection,
         channel: ClientChannel,
-        between: StepChannel,
+        step_channel: StepChannel,
         **settings: Unpack[ConnectionSettings],
     ) -> None:
         super().__init__(server.own, inner, channel, settings)
         self.server = server
-        self.between = between
+        self.step_channel = step_channel
 
     def is_own(self, tool: object) -> bool:
         return tool in self.server.chains
 
     async def send_step(self, message: dict[str, Any]) -> Reply | None:
-        """Have the inner server answer the call of a step."""
+        """Send the call of a step to the inner server, and return its reply."""
         return await self._inner.answer(message)
 
     # The list.
@@ -287,12 +289,12 @@ class ChainedConnection(ExtendedConnection):
 
     async def _list_later(self, message: dict[str, Any]) -> Reply:
         try:
-            definitions = await self._learn()
+            definitions = await self._load_definitions()
         except RpcError as error:
             return make_error(message["id"], error)
         return reply_page(message, partial(find_page, self.server.make_list(definitions)))
 
-    async def _learn(self) -> Definitions:
+    async def _load_definitions(self) -> Definitions:
         """Wait for the tools of the inner server, and check the chains against them."""
         server = self.server
         if isinstance(server, ChainedToolset):
@@ -307,7 +309,7 @@ class ChainedConnection(ExtendedConnection):
 
     async def call_own(self, message: dict[str, Any]) -> Reply | None:
         try:
-            await self._learn()
+            await self._load_definitions()
         except RpcError as error:
             return make_error(message["id"], error) if "id" in message else None
         name = message["params"]["name"]
@@ -324,7 +326,7 @@ class ChainedConnection(ExtendedConnection):
 
 
 class StepFailed(Exception):  # noqa: N818 - an event
-    """A step that failed, with its error, and the path to it."""
+    """Raised when a step fails, with the path to it and its error text."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path, self.text = path, text
@@ -333,26 +335,26 @@ class StepFailed(Exception):  # noqa: N818 - an event
 
 @dataclass
 class ChainRun:
-    """One call of a chain, with the chains in it."""
+    """One call of a chain, including its nested chains."""
 
     connection: ChainedConnection
     request_id: Any
     done: list[str] = field(default_factory=list)
-    """The calls that succeeded, by their paths."""
+    """The paths of the calls that succeeded."""
     _steps: int = 0
     _total: int = 0
-    _told: float = -1.0
+    _reported: float = -1.0
     _reserved: dict[Path, tuple[Reservation, int]] = field(default_factory=dict)
 
     async def run(self, plan: Plan, arguments: dict[str, Any], context: Context[Any]) -> Any:
-        """Run a chain, and return its MCP result: an error result if a step fails, and what was done before."""
+        """Run a chain, and return its MCP result: if a step fails, an error that lists the steps done before it."""
         self._total = plan.calls
         reservations: list[Reservation] = []
         try:
             await self._reserve(plan, reservations)
             result = await self._run(plan, arguments, context, ())
         except StepFailed as failed:
-            return self._report(plan, failed)
+            return self._describe_failure(plan, failed)
         finally:
             for each in reservations:
                 each.release()
@@ -389,7 +391,7 @@ class ChainRun:
         if step.tool in server.chains:
             return await self._call_chain(step, arguments, context, path)
         label = "/".join(path)
-        self._tell(context, self._steps, f"{label}: {step.tool}")
+        self._report_progress(context, self._steps, f"{label}: {step.tool}")
         reply = None
         with anyio.move_on_after(step.timeout) as limit:
             reply = await self._send(step, arguments, context, path)
@@ -397,13 +399,13 @@ class ChainRun:
             raise StepFailed(path, f"{step.tool} timed out after {step.timeout:g} s")
         if reply is None or "error" in reply:
             error = (reply or {}).get("error") or {}
-            raise StepFailed(path, str(error.get("message") or f"{step.tool} gave no answer"))
+            raise StepFailed(path, str(error.get("message") or f"{step.tool} returned no response"))
         result: dict[str, Any] = reply["result"]
         if result.get("isError"):
-            raise StepFailed(path, _text_of(result) or f"{step.tool} failed without a word")
+            raise StepFailed(path, _text_of(result) or f"{step.tool} failed without an error message")
         self._steps += 1
         self.done.append(label)
-        self._tell(context, self._steps, f"{label} done")
+        self._report_progress(context, self._steps, f"{label} done")
         return result
 
     async def _call_chain(
@@ -412,7 +414,7 @@ class ChainRun:
         server = self.connection.server
         tool, plan = server.own.tools.get(step.tool), server.plans.get(step.tool)
         if tool is None or plan is None:
-            raise StepFailed(path, f"the chain {step.tool!r} cannot run any more")
+            raise StepFailed(path, f"the chain {step.tool!r} can no longer run")
         try:
             values = tool.parameters.validate(arguments)
         except InvalidArguments as error:
@@ -425,22 +427,23 @@ class ChainRun:
     async def _send(
         self, step: Step, arguments: dict[str, Any], context: Context[Any], path: Path
     ) -> Reply | None:
-        """Call the tool of a step. A request that the client repeats has the same ids, so that it is recognised."""
-        between, label = self.connection.between, "/".join(path)
+        """Call the tool of a step. If the client repeats its request, the step gets the same id."""
+        channel, label = self.connection.step_channel, "/".join(path)
         token = f"chain-{secrets.token_hex(8)}"
         request_id = f"{self.request_id}/{label}"
-        if between.request_scope is None:  # ids are reused there, and say nothing
+        if channel.request_scope is None:  # request ids are reused there, so they identify nothing
             request_id += f"/{next(_COUNTER)}"
         meta: dict[str, Any] = {"progressToken": token}
         if context.tool_use_id is not None:
             meta[_TOOL_USE] = f"{context.tool_use_id}/{label}"
         start = self._steps
 
-        def told(progress: float, total: float | None, message: str | None) -> None:
+        def report(progress: float, total: float | None, message: str | None) -> None:
             share = min(max(progress / total, 0.0), 1.0) if total else 0.0
-            self._tell(context, start + share * _ALMOST, f"{label}: {message}" if message else label)
+            text = f"{label}: {message}" if message else label
+            self._report_progress(context, start + share * _ALMOST, text)
 
-        between.steps[token] = told
+        channel.running_steps[token] = report
         reservation, index = self._reserved.get(path, (None, 0))
         params = {"name": step.tool, "arguments": arguments, "_meta": meta}
         message = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
@@ -448,12 +451,12 @@ class ChainRun:
             with nullcontext() if reservation is None else reservation.using(index):
                 return await self.connection.send_step(message)
         finally:
-            del between.steps[token]
+            del channel.running_steps[token]
 
-    def _tell(self, context: Context[Any], progress: float, message: str) -> None:
-        """Report progress over all steps. It must grow from report to report."""
-        if progress > self._told or (progress == self._told == self._total):
-            self._told = progress
+    def _report_progress(self, context: Context[Any], progress: float, message: str) -> None:
+        """Report the progress of the whole chain. MCP requires that it increases with each report."""
+        if progress > self._reported or (progress == self._reported == self._total):
+            self._reported = progress
             context.progress(progress, self._total, message)
 
     # Money.
@@ -472,9 +475,9 @@ class ChainRun:
             for index, (path, _) in enumerate(calls):
                 self._reserved[path] = (reservation, index)
 
-    # The end.
+    # The error result.
 
-    def _report(self, plan: Plan, failed: StepFailed) -> dict[str, Any]:
+    def _describe_failure(self, plan: Plan, failed: StepFailed) -> dict[str, Any]:
         label = "/".join(failed.path)
         text = failed.text
         if len(text) > _LONGEST_ERROR:
