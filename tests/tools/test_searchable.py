@@ -257,7 +257,7 @@ async def test_a_tool_of_the_same_name(caplog):
     inner.add(Tool("find_tools", "Mine.", {}, lambda _: "mine"))
     with caplog.at_level(logging.WARNING):
         assert (await names(connection)).count("find_tools") == 1
-    assert "hides a tool of that name" in caplog.text
+    assert "hides a tool of the same name" in caplog.text
     with pytest.raises(ToolDefinitionError, match="has a tool 'find_tools'"):
         searchable(inner)
     other = searchable(inner, name="search_tools").connect(Watched())

@@ -1,7 +1,7 @@
 """Ranks tools by words: an index of their definitions, searched with BM25.
 
-Owns how texts become words (in any language, names in camelCase and snake_case included), what counts how much, and
-the ranking. Pure, and bounded whatever the texts are. Must not know servers or clients.
+Owns the splitting of texts into words (in any language, including names in camelCase and snake_case), their
+weights, and the ranking. Pure, and its work is bounded for any text. Must not know servers or clients.
 """
 
 import math
@@ -14,16 +14,16 @@ from typing import Any, Final
 from toolwire._support.words import late_pattern
 
 LONGEST_QUERY: Final = 500
-"""Characters of a query that are looked at."""
+"""Characters of a query that are used."""
 _MOST_WORDS: Final = 32  # of a query
 _LONGEST_TEXT: Final = 2_000  # characters of a description that are indexed
 _LONGEST_WORD: Final = 64
 _MOST_PARAMETERS: Final = 50
-_MOST_ENDINGS: Final = 64  # words that a word of a query may be the beginning of
+_MOST_ENDINGS: Final = 64  # indexed words that a word of a query may be the beginning of
 _SHORTEST_PREFIX: Final = 2
-_BEGINNING: Final = 0.4  # of the score, for a word that only begins like that of the query
+_BEGINNING: Final = 0.4  # share of the score for an indexed word that only starts with the word of the query
 _EXACT_NAME: Final = 100.0
-_K1, _B = 1.2, 0.6  # how fast repetition stops counting; how much a long text loses
+_K1, _B = 1.2, 0.6  # of BM25: the saturation of repeated words, and the penalty for long texts
 _HUMPS: Final = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 # Scripts without spaces between words: pairs of letters stand for words.
 _UNSPACED: Final = late_pattern(
@@ -63,7 +63,7 @@ def _singular(word: str) -> str:
 
 
 def tags_of(definition: Mapping[str, Any]) -> list[str]:
-    """Return the tags of a definition, its category included; those of FastMCP are read too."""
+    """Return the tags of a definition, including its category and the tags that FastMCP writes."""
     meta = definition.get("_meta")
     if not isinstance(meta, Mapping):
         return []
@@ -75,19 +75,19 @@ def tags_of(definition: Mapping[str, Any]) -> list[str]:
 
 
 def make_search_hint(name: str, *texts: str | None) -> str:
-    """Make a `search_hint` of a tool's title, tags and first words: what its name does not say already."""
-    said = set(split_words(name))
+    """Make a `search_hint` from a tool's name and the words of other texts that are not in the name."""
+    in_name = set(split_words(name))
     words: dict[str, None] = {}
     for text in texts:
         for word in split_words((text or "")[:_LONGEST_TEXT]):
-            if word not in said and len(word) > 1:
+            if word not in in_name and len(word) > 1:
                 words[word] = None
     hint = " ".join([*_WORD.findall(_HUMPS.sub(" ", name).casefold()), *words])
     return hint if len(hint) <= _HINT_LENGTH else hint[:_HINT_LENGTH].rpartition(" ")[0]
 
 
 def _weigh(definition: Mapping[str, Any]) -> dict[str, float]:
-    """Return the words of a definition with how often each occurs, by where it stands."""
+    """Return the words of a definition with their weights: occurrences in the name count most."""
     weights: defaultdict[str, float] = defaultdict(float)
     meta = definition.get("_meta")
     schema = definition.get("inputSchema")
@@ -107,7 +107,7 @@ def _weigh(definition: Mapping[str, Any]) -> dict[str, float]:
 
 
 class ToolIndex:
-    """An index of tool definitions by name. `update` costs as much as what has changed."""
+    """An index of tool definitions by name. `update` indexes only what has changed."""
 
     def __init__(self) -> None:
         self._definitions: dict[str, Mapping[str, Any]] = {}
@@ -115,13 +115,13 @@ class ToolIndex:
         self._tools: defaultdict[str, dict[str, float]] = defaultdict(dict)  # the same by word
         self._lengths: dict[str, float] = {}
         self._total = 0.0
-        self._sorted: list[str] | None = None  # all words, to find those that begin with one
+        self._sorted: list[str] | None = None  # all words, to find those with a given prefix
 
     def __len__(self) -> int:
         return len(self._definitions)
 
     def update(self, definitions: Mapping[str, Mapping[str, Any]]) -> None:
-        """Index these definitions instead of those until now."""
+        """Replace the indexed definitions by these."""
         for name in [each for each in self._definitions if each not in definitions]:
             self._remove(name)
         for name, definition in definitions.items():
@@ -150,13 +150,12 @@ class ToolIndex:
         self._sorted = None
 
     def search(self, query: str, limit: int) -> list[str]:
-        """Return the names of the best matches, the best first; none if no word of the query is known."""
+        """Return the names of the best matches, the best first; an empty list if no word of the query is known."""
         query = query[:LONGEST_QUERY]
         scores: defaultdict[str, float] = defaultdict(float)
         for word in list(dict.fromkeys(split_words(query)))[:_MOST_WORDS]:
-            best: dict[
-                str, float
-            ] = {}  # a word counts once for a tool, however many of its words begin like it
+            # A word of the query counts once for a tool, however many of the tool's words start with it.
+            best: dict[str, float] = {}
             for known, share in self._find_words(word):
                 for name, score in self._score(known):
                     best[name] = max(best.get(name, 0.0), share * score)
@@ -168,15 +167,16 @@ class ToolIndex:
         return ranked[: max(limit, 0)]
 
     def _score(self, word: str) -> Iterator[tuple[str, float]]:
+        """Yield the tools that contain a word, each with its BM25 score."""
         tools, count = self._tools[word], len(self._definitions)
         rarity = math.log(1 + (count - len(tools) + 0.5) / (len(tools) + 0.5))
-        usual = self._total / count or 1.0
+        average = self._total / count or 1.0
         for name, weight in tools.items():
-            length = _K1 * (1 - _B + _B * self._lengths[name] / usual)
+            length = _K1 * (1 - _B + _B * self._lengths[name] / average)
             yield name, rarity * weight * (_K1 + 1) / (weight + length)
 
     def _find_words(self, word: str) -> Iterable[tuple[str, float]]:
-        """Yield the known words that a word of a query stands for, each with how much it counts."""
+        """Yield the indexed words that match a word of a query, each with its share of the score."""
         if word in self._tools:
             yield word, 1.0
         if len(word) < _SHORTEST_PREFIX and word.isascii():

@@ -1,9 +1,9 @@
-"""A server with very many tools of which a client sees few: `find_tools`, those always shown, and those it found.
+"""A server with very many tools that lists only a few: `find_tools`, those always shown, and those a client found.
 
-Owns the tool `find_tools` and what it has revealed to whom. What is found appears in the list of that client, who
-is notified, so that each call keeps the tool's own name for permissions and budgets. A tool that is not listed can
-be called all the same: the result of `find_tools` has its schema, and a client without a session has no list of its
-own. Must not know transports.
+Owns the tool `find_tools` and the record of what each client has found. A tool that a client finds is added to its
+list, and the client is notified, so that each call keeps the tool's own name for permissions and budgets. A tool
+that is not listed can be called all the same: the result of `find_tools` has its schema, and a client without a
+session has no list of its own. Must not know transports.
 """
 
 import fnmatch
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 logger = logger_for("server")
 
 MOST_SHOWN: Final = 40
-"""Found tools that a client has in its list; the oldest give way."""
+"""The most found tools in a client's list; beyond that, the oldest are dropped."""
 _MOST_FOUND: Final = 20  # by one search
 _USUAL: Final = 5
 _LONGEST_DESCRIPTION: Final = 1_000  # characters, in a result
 _LARGEST_SCHEMA: Final = 16_384  # bytes, in a result
 _MOST_SCOPES: Final = 16
-_LIST_TIMEOUT: Final = 0.5  # seconds in which a client that follows changes asks for its list again
+_LIST_TIMEOUT: Final = 0.5  # seconds to wait for a client to request its list again
 _ALWAYS: Final = "anthropic/alwaysLoad"
 _DESCRIPTION: Final = (
     "Find tools by what they do. Of {count} tools only a few are in your list: describe what you want to do, in a "
@@ -84,15 +84,15 @@ class Revealed:
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
         self.pages: tuple[Any, list[Page]] | None = None
-        """The list of this client, with what it was made of."""
+        """The pages of this client's list, with the values that they were made from."""
         self.lists_again = True
-        """False once the client was told that its list has changed, and did not ask for it in time."""
+        """False once the client was notified that its list has changed, and did not request it in time."""
         self.listed: anyio.Event | None = None
-        """Set when the client asks for its list, while somebody waits for that."""
+        """Set when the client requests its list; None if no search waits for that."""
 
 
 class Searchable(ServerWrapper):
-    """A server of which a client lists `find_tools`, the tools that are always shown, and those it has found."""
+    """A server that lists `find_tools`, the tools that are always shown, and those that the client has found."""
 
     def __init__(
         self, server: Server, *, name: str = "find_tools", always: Sequence[str] = (), most: int = MOST_SHOWN
@@ -121,7 +121,9 @@ class Searchable(ServerWrapper):
         from toolwire.tools.tool import Tool  # noqa: PLC0415
 
         def find_tools(arguments: dict[str, Any]) -> dict[str, Any]:
-            return self.find(arguments["query"], int(arguments.get("limit", _USUAL)))  # 2.0 is an integer too
+            return self.find(
+                arguments["query"], int(arguments.get("limit", _USUAL))
+            )  # in JSON Schema, 2.0 is an integer
 
         own: ToolServer[Any] = ToolServer("search")
         own.add(
@@ -141,26 +143,26 @@ class Searchable(ServerWrapper):
         """Open a connection for one client."""
         return SearchableConnection(self, self._server.connect(channel), channel)
 
-    def revealed_to(self, channel: ClientChannel, *, keep: bool) -> Revealed | None:
-        """Return what a client has found so far: by its session, or the one client of its process over stdio.
+    def revealed_to(self, channel: ClientChannel, *, create: bool) -> Revealed | None:
+        """Return what a client has found so far, by its session, or by its request scope over stdio.
 
-        None for another client, whose connection keeps it. With `keep` it is made if there is none.
+        None for any other client: its connection keeps the record. With `create`, a missing record is made.
         """
         session, scope = channel.session, channel.request_scope
         if session is not None:
-            return (
-                self._of_sessions.setdefault(session, Revealed()) if keep else self._of_sessions.get(session)
-            )
+            if create:
+                return self._of_sessions.setdefault(session, Revealed())
+            return self._of_sessions.get(session)
         if scope is None:
             return None
-        if scope not in self._of_scopes and keep:
+        if scope not in self._of_scopes and create:
             self._of_scopes[scope] = Revealed()
             while len(self._of_scopes) > _MOST_SCOPES:
                 self._of_scopes.popitem(last=False)
         return self._of_scopes.get(scope)
 
     def reveal(self, revealed: Revealed, names: Iterable[str]) -> bool:
-        """Add tools to what a client has found; the oldest give way. Returns whether its list changes."""
+        """Add tools to what a client has found, and drop the oldest ones. Returns True if its list changes."""
         before = set(revealed.names)
         for name in islice(names, self._most):  # the best come first
             revealed.names.pop(name, None)
@@ -169,19 +171,22 @@ class Searchable(ServerWrapper):
             del revealed.names[next(iter(revealed.names))]
         return revealed.names.keys() != before
 
-    def take(self, definitions: Definitions) -> None:
-        """Search in these definitions from now on, those of all tools by name."""
+    def use(self, definitions: Definitions) -> None:
+        """Search these definitions from now on: those of all tools, by name."""
         if self.find_name in definitions and not self._warned:
             self._warned = True
-            logger.warning("%r hides a tool of that name; searchable(name=...) gives another", self.find_name)
+            logger.warning(
+                "the search %r hides a tool of the same name; rename it with searchable(name=...)",
+                self.find_name,
+            )
         with self._lock:
             self._definitions = definitions
 
     def refresh(self) -> None:
-        """Take the present definitions, if they are known without asking."""
+        """Use the current definitions, if they can be read without a request to the server."""
 
     def find(self, query: str, limit: int) -> dict[str, Any]:
-        """Search, and return the result of `find_tools`. In a thread: the first search makes the index."""
+        """Search, and return the result of `find_tools`. Runs in a thread: the first search builds the index."""
         self.refresh()
         with self._lock:
             definitions = self._definitions
@@ -194,8 +199,8 @@ class Searchable(ServerWrapper):
         found = [_show(definitions[name]) for name in names]
         return {"tools": found, "hint": _HINT if found else _NOTHING}
 
-    def shown(self, revealed: Revealed | None, definitions: Definitions) -> list[dict[str, Any]]:
-        """Return the list of a client: the search, the tools that are always shown, and what it has found."""
+    def make_list(self, revealed: Revealed | None, definitions: Definitions) -> list[dict[str, Any]]:
+        """Return the tools in a client's list: the search, those always shown, and those it has found."""
         tool = self.own.tools[self.find_name].definition
         first = {**tool, "description": _DESCRIPTION.format(count=f"{len(definitions):,}")}
         names = dict.fromkeys(name for name, each in definitions.items() if self._is_always_shown(name, each))
@@ -211,7 +216,7 @@ class Searchable(ServerWrapper):
 
 
 def _show(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the result of a search has of a tool, which may be of any size."""
+    """Return a definition as the result of a search shows it: long descriptions and large schemas are cut."""
     shown = {"name": definition["name"]}
     if definition.get("title"):
         shown["title"] = definition["title"]
@@ -230,17 +235,17 @@ def _show(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class SearchableToolset(Searchable, WrappedToolset):
-    """A toolset of which a client lists few tools. What it has found is in `page` only for its own connection."""
+    """A toolset that lists few of its tools. `page_for` adds those that a client has found."""
 
     def __init__(self, inner: Toolset, **settings: Any) -> None:
         super().__init__(inner, **settings)
         self.wrap(inner)
         if self.find_name in inner.tools:
             raise ToolDefinitionError(
-                f"searchable: {inner.name!r} has a tool {self.find_name!r}; name=... gives the search another name"
+                f"searchable: {inner.name!r} has a tool {self.find_name!r}; rename the search with name=..."
             )
         self._listed = ListedTools(inner)
-        self._base = Revealed()
+        self._nothing = Revealed()  # of clients that have found nothing yet
 
     lists_per_client = True
 
@@ -257,28 +262,29 @@ class SearchableToolset(Searchable, WrappedToolset):
     def refresh(self) -> None:
         definitions = self._listed.read()
         if definitions is not self._definitions:
-            self.take(definitions)
+            self.use(definitions)
 
     def page(self, cursor: Any) -> Page:
-        """Return the list of a client that has found nothing yet."""
+        """Return a page of the list of a client that has found nothing yet."""
         return self.page_for(None, cursor)
 
     def page_for(self, revealed: Revealed | None, cursor: Any) -> Page:
-        """Return a page of the list of one client. It is made once, until what it shows changes."""
+        """Return a page of the list of one client. The pages are kept until the tools in them change."""
         self.refresh()
-        made_of = (self._definitions, tuple(revealed.names) if revealed is not None else ())
-        keeper = self._base if revealed is None else revealed
-        kept = keeper.pages
-        if kept is None or kept[0][0] is not made_of[0] or kept[0][1] != made_of[1]:
-            kept = keeper.pages = (made_of, make_pages("tools", self.shown(revealed, self._definitions)))
-        return find_page(kept[1], cursor)
+        revealed = self._nothing if revealed is None else revealed
+        made_of = (self._definitions, tuple(revealed.names))
+        pages = revealed.pages
+        if pages is None or pages[0][0] is not made_of[0] or pages[0][1] != made_of[1]:
+            pages = (made_of, make_pages("tools", self.make_list(revealed, self._definitions)))
+            revealed.pages = pages
+        return find_page(pages[1], cursor)
 
     def unknown(self, name: str) -> str:
         return self._inner.unknown(name)
 
 
 class SearchableConnection(ExtendedConnection):
-    """Answers the list and the search for one client."""
+    """Answers `tools/list` and `find_tools` for one client."""
 
     def __init__(
         self,
@@ -289,16 +295,16 @@ class SearchableConnection(ExtendedConnection):
     ) -> None:
         super().__init__(server.own, inner, channel, settings)
         self._server = server
-        self._revealed: Revealed | None = None  # without a session: of this connection
+        self._revealed: Revealed | None = None  # for a client that `revealed_to` keeps no record of
 
     def is_own(self, tool: object) -> bool:
         return tool == self._server.find_name
 
-    def _found(self, *, keep: bool = False) -> Revealed | None:
-        shared = self._server.revealed_to(self._channel, keep=keep)
+    def _found(self, *, create: bool = False) -> Revealed | None:
+        shared = self._server.revealed_to(self._channel, create=create)
         if shared is not None:
             return shared
-        if keep and self._revealed is None:
+        if create and self._revealed is None:
             self._revealed = Revealed()
         return self._revealed
 
@@ -309,7 +315,7 @@ class SearchableConnection(ExtendedConnection):
         if revealed is not None and revealed.listed is not None:
             revealed.listed.set()
         if not isinstance(server, SearchableToolset):
-            return Pending(self._list_asked, message)
+            return Pending(self._list_fetched, message)
         if (ready := server.before_list()) is not None:
             return Pending(self._list_when_ready, message, server, ready)
         return reply_page(message, partial(server.page_for, revealed), encoded)
@@ -320,18 +326,18 @@ class SearchableConnection(ExtendedConnection):
         await ready()
         return reply_page(message, partial(server.page_for, self._found()))
 
-    async def _list_asked(self, message: dict[str, Any]) -> Reply:
+    async def _list_fetched(self, message: dict[str, Any]) -> Reply:
         try:
-            definitions = await self._ask()
+            definitions = await self._fetch_definitions()
         except RpcError as error:
             return make_error(message["id"], error)
-        pages = make_pages("tools", self._server.shown(self._found(), definitions))
+        pages = make_pages("tools", self._server.make_list(self._found(), definitions))
         return reply_page(message, partial(find_page, pages))
 
-    async def _ask(self) -> dict[str, dict[str, Any]]:
-        """List the tools of a server that can only be asked in messages."""
+    async def _fetch_definitions(self) -> dict[str, dict[str, Any]]:
+        """List the tools of a server that can only be reached by messages."""
         definitions = {tool["name"]: tool async for tool in listed_tools(self._inner)}
-        self._server.take(definitions)
+        self._server.use(definitions)
         return definitions
 
     # The search.
@@ -340,7 +346,7 @@ class SearchableConnection(ExtendedConnection):
         server = self._server
         if not isinstance(server, SearchableToolset):
             try:
-                await self._ask()
+                await self._fetch_definitions()
             except RpcError as error:
                 return make_error(message["id"], error) if "id" in message else None
         elif (ready := server.before_list()) is not None:
@@ -349,15 +355,15 @@ class SearchableConnection(ExtendedConnection):
         result = reply.get("result") if reply is not None else None
         found = result.get("structuredContent") if isinstance(result, dict) else None
         if isinstance(found, dict) and found.get("tools"):
-            revealed = self._found(keep=True)
+            revealed = self._found(create=True)
             if revealed is not None and server.reveal(revealed, [each["name"] for each in found["tools"]]):
-                await self._announce(revealed)
+                await self._notify_list_changed(revealed)
         return reply
 
-    async def _announce(self, revealed: Revealed) -> None:
-        """Tell the client that its list has changed, and give it a moment to ask for it before the result comes.
+    async def _notify_list_changed(self, revealed: Revealed) -> None:
+        """Notify the client that its list has changed, and wait briefly until it has requested the new one.
 
-        The Claude CLI does, and offers its model in the next request what it knows by then.
+        The Claude CLI requests it, and then offers the found tools to its model in the next request.
         """
         listed = revealed.listed = anyio.Event()
         if self._channel.own_list_changed() and revealed.lists_again:
