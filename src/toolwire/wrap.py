@@ -1,6 +1,6 @@
-"""Small wrappers around anything with tools: prefix, rename, filter, combine, search.
+"""Small wrappers around servers: prefix, rename, filter, combine, search, chains.
 
-They take a `ToolServer`, an MCP server of another library and each other's results alike, and they nest:
+Each takes a `ToolServer`, an MCP server of another library, or the result of another wrapper, so they nest:
 
     mcp_servers={"all": combine("all", prefix(github, "gh_"), only(calc, "add", "sub*"))}
 """
@@ -33,8 +33,8 @@ def prefix(server: object, text: str) -> Renamed:
 def rename(server: object, names: Mapping[str, str]) -> Renamed:
     """Show some tools under other names: old -> new.
 
-    `ToolDefinitionError` if two tools would have one name. With a server that is asked for its tools later, that is
-    the error of `tools/list`.
+    `ToolDefinitionError` if two tools would have the same name. If the server's tools are not known yet,
+    `tools/list` returns that error later.
     """
 
     def inner(shown: str) -> list[str]:
@@ -50,27 +50,28 @@ def only(server: object, *patterns: str) -> Renamed:
 
 
 def without(server: object, *patterns: str) -> Renamed:
-    """Show all but the tools that match a pattern."""
+    """Show all tools except those that match a pattern."""
     return _filter(server, lambda name: not matches_any(name, patterns))
 
 
 def combine(name: str, *servers: object) -> Combined:
-    """Show several servers as one. Of two tools with one name the first counts; prefix one to have both."""
+    """Show several servers as one. If two tools have the same name, the first counts; prefix one to keep both."""
     found = [_as_inner(server) for server in servers]
     toolsets = [server for server in found if isinstance(server, Toolset)]
-    whole = toolsets and len(toolsets) == len(found)
-    return CombinedToolset(name, toolsets) if whole else Combined(name, found)
+    if toolsets and len(toolsets) == len(found):
+        return CombinedToolset(name, toolsets)
+    return Combined(name, found)
 
 
 def group(server: object, *names: str) -> Renamed:
-    """Show only the tools that have one of these tags (patterns, whatever the case); a catalogue's category is one.
+    """Show only the tools with one of these tags (patterns, in any case). A catalogue's categories are tags too.
 
     `ToolDefinitionError` for a server of another library, whose tools are not known before they are listed.
     """
     found = as_server(server)
     if not isinstance(found, Toolset):
         raise ToolDefinitionError(
-            "group: the tags of another library's tools are not known here; choose by name, with only()"
+            "group: the tags of another library's tools are not known here; choose tools by name with only()"
         )
     wanted = tuple(name.casefold() for name in names)
     tools = found.tools
@@ -86,16 +87,16 @@ def group(server: object, *names: str) -> Renamed:
 def searchable(
     server: object, *, always: Sequence[str] = (), most: int = MOST_SHOWN, name: str = "find_tools"
 ) -> Searchable:
-    """Show a search in place of very many tools: what a client finds appears in its list.
+    """Show a search instead of very many tools: the tools that a client finds are added to its list.
 
-    `always` are patterns of tools to list at any time; those with `always_load` are too. A client has at most
-    `most` found tools in its list, the oldest give way. `name` is that of the search. All tools can be called by
-    their names, listed or not. Wrap a server in this last.
+    `always` are patterns of tools that are always listed; tools with `always_load` are too. A client has at most
+    `most` found tools in its list; beyond that, the oldest are dropped. `name` is the name of the search. All tools
+    can be called by their names, listed or not. This must be the outermost wrapper.
     """
     found = as_server(server)
     settings: dict[str, Any] = {"always": always, "most": most, "name": name}
     if isinstance(found, Searchable):
-        raise ToolDefinitionError("searchable: it is searchable already")
+        raise ToolDefinitionError("searchable: the server is searchable already")
     return (
         SearchableToolset(found, **settings) if isinstance(found, Toolset) else Searchable(found, **settings)
     )
@@ -104,8 +105,9 @@ def searchable(
 def with_chains(server: object, *chains: Chain) -> Chained:
     """Show declared chains as tools beside the tools of a server, which their steps call.
 
-    `ToolDefinitionError` for a chain that cannot run: an unknown tool, a missing argument, a chain in itself. With
-    a server that is asked for its tools later, such a chain is not listed, and its call says why.
+    `ToolDefinitionError` for a chain that cannot run: an unknown tool, a missing argument, a chain that calls
+    itself. If the server's tools are not known yet, such a chain is not listed later, and a call of it returns the
+    reason.
     """
     found = _as_inner(server)
     return ChainedToolset(found, chains) if isinstance(found, Toolset) else Chained(found, chains)
@@ -115,7 +117,7 @@ def _as_inner(server: object) -> Server:
     found = as_server(server)
     if isinstance(found, Searchable):
         raise ToolDefinitionError(
-            "searchable() goes around all other wrappers: the tools that it finds keep the names that it knows"
+            "searchable() must be the outermost wrapper: the tools that it finds keep the names that it knows"
         )
     return found
 

@@ -1,9 +1,9 @@
 """A set of tools that can be listed and called, and the wrappers around one: rename, filter, combine.
 
-`Toolset` is what a carrier may know of a server of ours without asking it in messages: its tools by name, its list
-in pages. A wrapper of toolsets is a toolset again, so it is served as fast as the server itself. Servers of other
-libraries can only be asked in messages; their wrappers translate names in the messages that pass. No wrapper keeps
-a table of names: each name is translated when it is used. Must not know other libraries.
+`Toolset` is the part of a toolwire server that a carrier may use directly, without messages: its tools by name, and
+its list in pages. A wrapper around toolsets is a toolset too, so it is served as fast as the server itself. Servers
+of other libraries can only be reached by messages; their wrappers translate the names in the messages that pass
+through. No wrapper keeps a table of names: each name is translated when it is used. Must not know other libraries.
 """
 
 from abc import ABC, abstractmethod
@@ -48,7 +48,7 @@ class Toolset(ABC):
     instructions: str | None
     if TYPE_CHECKING:  # an annotation that cannot be resolved would break get_type_hints() for every server
         registered_resources: Resources
-        """For connections: the resources, and which of them an address belongs to."""
+        """For connections: the resources, and the lookup of the resource of a URI."""
         registered_prompts: Prompts
         """For connections: the prompts."""
 
@@ -58,13 +58,13 @@ class Toolset(ABC):
     @property
     @abstractmethod
     def tools(self) -> "Mapping[str, Tool[Any]]":
-        """The tools by the names that clients call them by; a view that cannot be written to."""
+        """The tools by the names that clients use; a read-only view."""
 
     @abstractmethod
     def page(self, cursor: Any) -> Page:
         """Return one page of the tool list, as a dict and as bytes made once.
 
-        `KeyError` for an unknown cursor, `RpcError` if there is no list that could be given.
+        `KeyError` for an unknown cursor, `RpcError` if no valid list can be made.
         """
 
     @abstractmethod
@@ -76,40 +76,40 @@ class Toolset(ABC):
         """Wait for the lifespan of a connected server to start. Raises what its start raises."""
 
     def before_list(self) -> Callable[[], Awaitable[None]] | None:
-        """Return what to wait for before the tools are known; None if they are. For servers that load theirs."""
+        """Return a function that waits until the tools are loaded; None if they are known already."""
         return None
 
     @property
     def metrics_registry(self) -> Any:
-        """The Prometheus registry of what is behind the tools; None if there is none."""
+        """The Prometheus registry of the service behind the tools; None if there is none."""
         return None
 
     def find_reserver(self, tool: str) -> "tuple[Reserver, str] | None":
-        """Return who pays for calls of a tool, and what they call it; None for one that costs nothing."""
+        """Return the `Reserver` that pays for a tool, and its name for the tool; None if the tool is free."""
         del tool
         return None
 
     def unknown(self, name: str) -> str:
-        """Describe the error of a call to a tool that is not there."""
+        """Return the error text for a call of an unknown tool."""
         return f"Unknown tool: {name[:200]!r}.{did_you_mean(name, self.tools)}"
 
     @property
     def resources(self) -> "Mapping[str, ServedResource]":
-        """The resources by address; a view that cannot be written to."""
+        """The resources by URI; a read-only view."""
         return self.registered_resources.fixed
 
     @property
     def resource_templates(self) -> "Mapping[str, ServedResource]":
-        """The resources that stand for many, by template; a view that cannot be written to."""
+        """The resources with a URI template, by template; a read-only view."""
         return self.registered_resources.templates
 
     @property
     def prompts(self) -> "Mapping[str, ServedPrompt]":
-        """The prompts by name; a view that cannot be written to."""
+        """The prompts by name; a read-only view."""
         return self.registered_prompts.by_name
 
     def capabilities(self) -> dict[str, Any]:
-        """Return the MCP server capabilities: of resources and prompts only what there is now."""
+        """Return the MCP server capabilities. Resources and prompts are among them if the server has any now."""
         have: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
         if self.resources or self.resource_templates:
             have["resources"] = {"subscribe": True, "listChanged": True}
@@ -130,10 +130,10 @@ class Toolset(ABC):
 
 
 class WrappedToolset(Toolset):
-    """A toolset around another one, to which all is passed on that is not about names and lists of tools."""
+    """A toolset around another one. Passes everything on except the names and lists of tools."""
 
     def wrap(self, inner: Toolset) -> None:
-        """Take over what the inner toolset is and has."""
+        """Set the inner toolset, and copy its attributes."""
         self._inner = inner
         self.name, self.version = inner.name, inner.version
         self.title, self.instructions = inner.title, inner.instructions
@@ -167,9 +167,9 @@ class ListedTools:
         self._definitions: dict[str, dict[str, Any]] = {}
 
     def read(self) -> Definitions:
-        """Return the definitions: the same object until something has changed. Of two with one name, the first.
+        """Return the definitions: the same object until something has changed.
 
-        `RpcError` if there is no list that could be given.
+        If two tools have the same name, the first counts. `RpcError` if no valid list can be made.
         """
         pages = [page for toolset in self._toolsets for page in _pages_of(toolset)]
         marks = [mark for _, mark in pages]
@@ -193,19 +193,19 @@ def _pages_of(toolset: Toolset) -> Iterator[Page]:
 
 
 class DerivedPages:
-    """The list of a wrapper, made of those of toolsets, and made again when one of them has changed."""
+    """The list of a wrapper, derived from the lists of toolsets, and made again when one of those has changed."""
 
     def __init__(
         self, listed: ListedTools, derive: Callable[[Definitions], Iterable[dict[str, Any]]]
     ) -> None:
-        """`derive` makes the tools of the list from all tools of the others."""
+        """`derive` makes the definitions of this list from those of the toolsets."""
         self._listed = listed
         self._derive = derive
         self._made_of: Definitions | None = None
         self._pages: list[Page] = []
 
     def page(self, cursor: Any) -> Page:
-        """Return one page. KeyError for an unknown cursor, `RpcError` if there is no list that could be given."""
+        """Return one page. KeyError for an unknown cursor, `RpcError` if no valid list can be made."""
         definitions = self._listed.read()
         if definitions is not self._made_of:
             self._pages = make_pages("tools", list(self._derive(definitions)))
@@ -249,17 +249,17 @@ def _find_conflict(names: Iterable[tuple[str | None, str]]) -> str | None:
 
 
 class ServerWrapper:
-    """A server around another one, whose configuration for the CLI it has."""
+    """A server around another one, with the same configuration for the CLI."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
     def cli_config(self) -> dict[str, Any]:
-        """Return that of the inner server."""
+        """Return the CLI's configuration of the inner server."""
         return dict(getattr(self._server, "cli_config", dict)())
 
     def cli_policies(self) -> list[dict[str, Any]]:
-        """Return those of the inner server."""
+        """Return the permission policies of the inner server."""
         return list(getattr(self._server, "cli_policies", list)())
 
 
@@ -279,7 +279,7 @@ class Renamed(ServerWrapper):
         return next(iter(self.naming.inner(shown)), None)
 
     def cli_policies(self) -> list[dict[str, Any]]:
-        """Return those of the inner server, for the tools that are shown."""
+        """Return the permission policies of the tools that are shown."""
         shown = [(self.naming.show(each["name"]), each) for each in super().cli_policies()]
         return [{**each, "name": name} for name, each in shown if name is not None]
 
@@ -333,7 +333,7 @@ class _RenamedTools(Mapping[str, "Tool[Any]"]):
 
 
 class RenamedConnection(Connection):
-    """Translates the names of tools in the messages that pass. All else, errors too, is left to the inner one."""
+    """Translates the names of tools in messages. Everything else, including errors, is left to the inner one."""
 
     def __init__(self, server: Renamed, inner: Connection) -> None:
         self._server = server
@@ -375,7 +375,7 @@ class RenamedConnection(Connection):
 
 
 class ExtendedConnection(Connection):
-    """A connection of a wrapper that has tools of its own, and answers the list. All else goes to the inner one."""
+    """A connection of a wrapper that has its own tools and list. Everything else goes to the inner connection."""
 
     def __init__(
         self, own: "ToolServer[Any]", inner: Connection, channel: ClientChannel, settings: ConnectionSettings
@@ -383,13 +383,13 @@ class ExtendedConnection(Connection):
         self._inner = inner
         self._channel = channel
         self._own_server = own
-        self._own: Connection | None = None  # to that, from its first call on
+        self._own: Connection | None = None  # to `_own_server`, opened by its first call
         self._settings = settings
         self.tags_progress = inner.tags_progress
 
     @abstractmethod
     def is_own(self, tool: object) -> bool:
-        """True for the name of a tool of the wrapper's own."""
+        """True for the name of one of the wrapper's own tools."""
 
     @abstractmethod
     def list_tools(self, message: dict[str, Any], encoded: bool) -> Reply | Pending:
@@ -397,7 +397,7 @@ class ExtendedConnection(Connection):
 
     @abstractmethod
     async def call_own(self, message: dict[str, Any]) -> Reply | None:
-        """Answer a call of a tool of the wrapper's own."""
+        """Answer a call of one of the wrapper's own tools."""
 
     def begin(self, message: Any, *, encoded: bool = False) -> Reply | Pending | None:
         method = message.get("method") if isinstance(message, dict) else None
@@ -411,7 +411,7 @@ class ExtendedConnection(Connection):
         return self._inner.begin(message, encoded=encoded)
 
     async def send_own(self, message: dict[str, Any]) -> Reply | None:
-        """Have the wrapper's own server answer."""
+        """Send a message to the wrapper's own server, and return its reply."""
         if self._own is None:
             self._own = self._own_server.connect(self._channel, **self._settings)
         return await self._own.answer(message)
@@ -423,7 +423,7 @@ class ExtendedConnection(Connection):
 
 
 def reply_page(message: dict[str, Any], read: Callable[[Any], Page], encoded: bool = False) -> Reply:
-    """Reply to `tools/list` with the page that it asks for."""
+    """Reply to `tools/list` with the requested page."""
     try:
         return make_response(message["id"], list_page(read, message.get("params") or {}, encoded))
     except RpcError as error:
@@ -446,14 +446,14 @@ class Combined:
         return CombinedConnection(self, [_Part(server, server.connect(channel)) for server in self._servers])
 
     def cli_config(self) -> dict[str, Any]:
-        """Return what any of the servers asks for."""
+        """Return the merged configurations of the servers for the CLI."""
         merged: dict[str, Any] = {}
         for server in self._servers:
             merged |= getattr(server, "cli_config", dict)()
         return merged
 
     def cli_policies(self) -> list[dict[str, Any]]:
-        """Return those of all servers."""
+        """Return the permission policies of all servers."""
         return [each for server in self._servers for each in getattr(server, "cli_policies", list)()]
 
 
@@ -475,7 +475,7 @@ class CombinedToolset(Combined, Toolset):
         return CombinedTools([each.tools for each in self._toolsets])
 
     def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "CombinedConnection":
-        # Clients can only read the resources of the first.
+        # Clients can only read the resources of the first toolset.
         rest: ConnectionSettings = {**settings, "notify_all_updates": False}
         parts = [
             _Part(each, each.connect(channel, **(rest if number else settings)))
@@ -505,7 +505,7 @@ async def _await_each(calls: "Sequence[Callable[[], Awaitable[Any]]]") -> None:
 
 
 class CombinedTools(Mapping[str, "Tool[Any]"]):
-    """The tools of several toolsets. Of two with one name, the first counts."""
+    """The tools of several toolsets. If two have the same name, the first counts."""
 
     def __init__(self, parts: "list[Mapping[str, Tool[Any]]]") -> None:
         self._parts = parts
@@ -529,10 +529,10 @@ class _Part:
     def __init__(self, server: Server, connection: Connection) -> None:
         self.connection = connection
         self._toolset = server if isinstance(server, Toolset) else None
-        self.listed: frozenset[str] | None = None  # tools, as the last list said; of a toolset never needed
+        self.listed: frozenset[str] | None = None  # names in the last list; not needed for a toolset
 
     def has(self, tool: str) -> bool | None:
-        """Return whether a tool is here; None if the server has to be asked."""
+        """Return whether the server has a tool; None if that is only known after a `tools/list`."""
         if self._toolset is not None:
             return tool in self._toolset.tools or (None if self._toolset.before_list() is not None else False)
         return None if self.listed is None else tool in self.listed
@@ -572,12 +572,12 @@ class CombinedConnection(Connection):
         return self._parts[0].connection.begin(message, encoded=encoded)
 
     def _notify(self, event: Notification, message: Any) -> Pending | None:
-        begun = [connection.begin(message) for connection in self._concerned(event)]
+        begun = [connection.begin(message) for connection in self._receivers(event)]
         pending = [each for each in begun if isinstance(each, Pending)]
         return Pending(_await_each, pending) if pending else None
 
-    def _concerned(self, event: Notification) -> list[Connection]:
-        """Return who must hear a notification: all, but a cancellation only the server of the newest such call."""
+    def _receivers(self, event: Notification) -> list[Connection]:
+        """Return the connections that get a notification: all, or the one with the newest call that it cancels."""
         if event.method != "notifications/cancelled":
             return [part.connection for part in self._parts]
         calls = [home for call, home in self._running if call == event.params.get("requestId")]
@@ -651,7 +651,7 @@ class CombinedConnection(Connection):
 
 
 def _list_at_once(server: object, message: dict[str, Any], encoded: bool) -> Reply | None:
-    """Answer `tools/list` from the pages of a toolset, made once; None if its tools are not known yet."""
+    """Answer `tools/list` from the pages of a toolset; None if its tools are not known yet."""
     if not isinstance(server, Toolset) or server.before_list() is not None:
         return None
     try:
@@ -664,12 +664,12 @@ def _list_at_once(server: object, message: dict[str, Any], encoded: bool) -> Rep
 
 
 def _describe_unknown(server: object, name: str) -> str:
-    """Describe the error of a call to a tool that a wrapper does not have."""
+    """Return the error text for a call of a tool that a wrapper does not have."""
     return server.unknown(name) if isinstance(server, Toolset) else f"Unknown tool: {name[:200]!r}."
 
 
 def _refuse_unknown(message: dict[str, Any], text: str) -> Reply | None:
-    """Refuse a call to an unknown tool, unless something else is wrong with the message already."""
+    """Make the error reply for a call of an unknown tool, or for a message that is invalid anyway."""
     try:
         event = classify(message)
     except RpcError as error:
@@ -680,7 +680,7 @@ def _refuse_unknown(message: dict[str, Any], text: str) -> Reply | None:
 
 
 async def listed_tools(connection: Connection) -> AsyncIterator[dict[str, Any]]:
-    """Yield the tools that a server lists, on all pages; `RpcError` if it refuses."""
+    """Yield the tools on all pages of a server's list; `RpcError` if it returns an error."""
     cursor: str | None = None
     while True:
         params = {} if cursor is None else {"cursor": cursor}
