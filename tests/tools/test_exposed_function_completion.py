@@ -207,9 +207,9 @@ def refuse(value):
     [
         (refuse, "Not now."),
         (lambda value: 1 / 0, "ZeroDivisionError: division by zero"),
-        (lambda value: "text", "Prompt 'p': a list of strings is needed, not str"),
-        (lambda value: None, "Prompt 'p': a list of strings is needed, not NoneType"),
-        (lambda value: [1], "Prompt 'p': the values must be strings, not int"),
+        (lambda value: "text", "Prompt 'p': completion must return a list of strings, not str"),
+        (lambda value: None, "Prompt 'p': completion must return a list of strings, not NoneType"),
+        (lambda value: [1], "Prompt 'p': completion must return strings, not int"),
     ],
     ids=["tool-error", "exception", "string", "nothing", "numbers"],
 )

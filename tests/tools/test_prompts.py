@@ -428,7 +428,7 @@ def takes_any(**rest: str) -> str:
     ("function", "settings", "what"),
     [
         (takes_any, {}, "prompt 'takes_any': parameter '**rest': use one parameter"),
-        (5, {}, "a function is needed, got 5"),
+        (5, {}, "expected a function, got 5"),
         (review, {"name": "::"}, "no letter or digit"),
         (review, {"timeout": -1}, "timeout"),
         (review, {"description": 5}, "the description must be a string"),

@@ -323,7 +323,7 @@ async def test_the_closest_wins():
 
 
 async def test_an_unknown_address():
-    """The error has its own code, the address, and the nearest that is known."""
+    """The error has its own code, the URI, and the most similar known one."""
     async with connected(library()) as client:
         error = await read(client, "confg://app")
         assert error == {
@@ -557,10 +557,10 @@ def yields():
         ("a://{x", needs_id, {}, "resource 'a://{x': 'a://{x' has an unmatched brace"),
         ("nowhere", needs_id, {}, "scheme"),
         ("a://{other}", needs_id, {}, "names 'other', which the function does not take: add a parameter"),
-        ("a://b", needs_id, {}, "needs 'id', which the address does not give: put {id}"),
+        ("a://b", needs_id, {}, "needs 'id', which the URI does not give: put {id}"),
         ("a://b", takes_many, {}, "resource 'a://b': parameter '*parts': use one parameter"),
         ("a://b", yields, {}, "generator"),
-        ("a://b", "text", {}, "resource 'a://b': a function is needed, got 'text'"),
+        ("a://b", "text", {}, "resource 'a://b': expected a function, got 'text'"),
         ("a://b", lambda: 1, {"meta": 5}, "meta must be a dict, got 5"),
         ("a://b", lambda: 1, {"description": 5}, "description must be a string"),
         ("a://b", lambda: 1, {"timeout": 0}, "timeout"),
@@ -585,7 +585,7 @@ def test_definitions_that_cannot_work(uri, function, settings, what):
 
 def test_a_decorator_without_an_address():
     """`@server.resource` bare says what it needs."""
-    with pytest.raises(ToolDefinitionError, match="needs its address"):
+    with pytest.raises(ToolDefinitionError, match="needs its URI"):
         ToolServer("s").resource(needs_id)
 
 
@@ -596,7 +596,7 @@ def test_addresses_that_are_taken():
     server.add_resource("a://{x}", lambda x: 1, name="t")
     with pytest.raises(ToolDefinitionError, match="already has it; replace=True"):
         server.add_resource("a://b", lambda: 2, name="r")
-    with pytest.raises(ToolDefinitionError, match="already has 'a://{x}', which matches the same addresses"):
+    with pytest.raises(ToolDefinitionError, match="already has 'a://{x}', which matches the same URIs"):
         server.add_resource("a://{y}", lambda y: 2, name="t", replace=True)
     new = server.add_resource("a://{x}", lambda x: 2, name="new", replace=True)
     assert server.resource_templates == {"a://{x}": new}

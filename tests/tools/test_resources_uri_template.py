@@ -111,7 +111,7 @@ def test_values_that_never_reach_a_function(template, uri, what):
         ("res:", "scheme"),
         ("", "scheme"),
         (5, "string"),
-        ("res://a b/{id}", "blanks"),
+        ("res://a b/{id}", "whitespace"),
         ("res://{id", "brace"),
         ("res://id}", "brace"),
         ("res://{{id}}", "brace"),
@@ -124,11 +124,11 @@ def test_values_that_never_reach_a_function(template, uri, what):
         ("res://{1a}", "not supported"),
         ("res://{?}", "not supported"),
         ("res://{a}{b}", "between"),
-        ("res://{+a}/{+b}", "second with slashes"),
+        ("res://{+a}/{+b}", "second variable that may have slashes"),
         ("res://{a}/{a}", "twice"),
         ("res://{a}{?a}", "twice"),
         ("res://x{?a}/y", "end of the template"),
-        ("res://x?b=1{?a}", "after a '?'"),
+        ("res://x?b=1{?a}", "must not follow a '?'"),
     ],
 )
 def test_templates_that_cannot_be(template, what):
@@ -152,7 +152,7 @@ def test_templates_of_the_same_addresses_have_the_same_shape():
 
 
 def test_a_hostile_address_takes_no_time():
-    """The time grows with the length of the address, not with its power."""
+    """The time is linear in the length of the URI."""
     template = UriTemplate("r://{a}-{b}-{c}-{d}/{+e}-{f}-{g}/end")
     begun = time.process_time()
     assert template.match("r://" + "-" * 200_000 + "/" + "-" * 200_000) is None

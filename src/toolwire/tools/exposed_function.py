@@ -2,7 +2,7 @@
 
 Owns the inspection of such a function, the conversion of strings to the types of its parameters, and completion:
 the values that are suggested while a user types an argument, from a list, a function, or the type itself
-(`Literal`, `Enum`, `bool`). `resources` and `prompts` own what becomes of its result. It must not know connections.
+(`Literal`, `Enum`, `bool`). `resources` and `prompts` own the conversion of its result. Must not know connections.
 """
 
 import inspect
@@ -26,7 +26,7 @@ Source = Iterable[str] | Callable[..., Any]
 
 MOST: Final = 100
 """Values in one response: the limit of MCP."""
-_MAX_COUNTED: Final = 10_000  # values that are counted, since an iterator may be infinite
+_MAX_COUNTED: Final = 10_000  # the values are counted up to here, since an iterator may be infinite
 _EMPTY: Final = inspect.Parameter.empty
 
 
@@ -38,7 +38,7 @@ class ExposedFunction:
     _: KW_ONLY
     name: str = ""
     title: str | None = None
-    """A name to show to people."""
+    """A name to show to users."""
     description: str | None = None
     """Its purpose; by default the function's docstring."""
     complete: Mapping[str, Source] | None = None
@@ -121,7 +121,7 @@ def check_settings(kind: type[ExposedFunction], settings: Mapping[str, Any]) -> 
 def function_name(function: Any) -> str:
     """Return the name of a function, or of the class of a callable object."""
     if not callable(function):
-        raise ToolDefinitionError(f"a function is needed, got {function!r}")
+        raise ToolDefinitionError(f"expected a function, got {function!r}")
     return getattr(function, "__name__", None) or type(function).__name__
 
 
@@ -181,7 +181,7 @@ def _icon(given: Any) -> dict[str, Any]:
 class Completer:
     """The values to suggest for the arguments of one function, whose parameters have this JSON schema.
 
-    Calls no function itself: `find_source` returns what to call, `complete_result` takes the values.
+    Calls no function itself: `find_source` returns the function to call, and `complete_result` takes its result.
     """
 
     def __init__(self, given: Mapping[str, Source], schema: dict[str, Any]) -> None:
@@ -207,7 +207,7 @@ class Completer:
     def find_source(
         self, argument: str, value: str, arguments: dict[str, str]
     ) -> list[str] | Callable[[], Any]:
-        """Return the values for an argument, or the function to call for them."""
+        """Return the values to suggest for an argument, or the function that returns them."""
         source = self._sources.get(argument, [])
         if isinstance(source, list):
             start = value.casefold()
@@ -218,11 +218,13 @@ class Completer:
 def complete_result(values: Any) -> dict[str, Any]:
     """Make a `CompleteResult`; `BadResult` for anything but an iterable of strings."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise BadResult(f"a list of strings is needed, not {type(values).__name__}", type(values))
+        raise BadResult(
+            f"completion must return a list of strings, not {type(values).__name__}", type(values)
+        )
     found = list(islice(values, _MAX_COUNTED + 1))
     for each in found:
         if not isinstance(each, str):
-            raise BadResult(f"the values must be strings, not {type(each).__name__}", type(each))
+            raise BadResult(f"completion must return strings, not {type(each).__name__}", type(each))
     shown: dict[str, Any] = {"values": [clean(each) for each in found[:MOST]], "hasMore": len(found) > MOST}
     if len(found) <= _MAX_COUNTED:
         shown["total"] = len(found)
@@ -232,7 +234,9 @@ def complete_result(values: Any) -> dict[str, Any]:
 def _check_source(name: str, given: Any) -> list[str] | Callable[..., Any]:
     if callable(given):
         if inspect.isasyncgenfunction(given):
-            raise ToolDefinitionError(f"complete for {name!r}: an async generator; return a list instead")
+            raise ToolDefinitionError(
+                f"complete for {name!r} must not be an async generator; return a list instead"
+            )
         function: Callable[..., Any] = given
         return function
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):

@@ -69,7 +69,7 @@ class ServedPrompt(ExposedFunction):
         return definition | self.extras()
 
     def messages(self, value: Any) -> dict[str, Any]:
-        """Convert what the function returned to a `GetPromptResult`; `BadResult` if that is not possible."""
+        """Convert the function's result to a `GetPromptResult`; `BadResult` if that is not possible."""
         return {"description": self.description, "messages": _messages(value)}
 
 
@@ -82,7 +82,7 @@ class Prompts:
         self.by_name: Mapping[str, ServedPrompt] = MappingProxyType(self._prompts)
         self.pages = Pages("prompts", self._prompts, lock)
         self.ever = False
-        """True once there was a prompt. Until then clients do not know that the server has prompts."""
+        """True once there was a prompt. Until then, requests for prompts are unknown methods."""
 
     def add(self, prompt: ServedPrompt, *, replace: bool) -> None:
         """Add a prompt; `ToolDefinitionError` if its name is taken."""
@@ -102,7 +102,7 @@ class Prompts:
         raise KeyError(self.unknown(name))
 
     def unknown(self, name: str) -> str:
-        """Describe the error of a request for an unknown prompt."""
+        """Return the error text for a request for an unknown prompt."""
         return f"Unknown prompt: {name!r}.{did_you_mean(name, self._prompts)}"
 
 
@@ -112,7 +112,7 @@ def make_prompt(function: Callable[..., Any], settings: Mapping[str, Any]) -> Se
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
-    """Convert what a function returned to a list of messages."""
+    """Convert the result of a function to a list of messages."""
     if isinstance(value, list) or (isinstance(value, tuple) and not _is_pair(value)):
         return [message for each in value for message in _messages(each)]
     role, content = _split_message(value)

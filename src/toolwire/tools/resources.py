@@ -1,9 +1,9 @@
-"""Resources: typed functions that return the contents of an address, or of all addresses of a template.
+"""Resources: typed functions that return the contents of a URI, or of all URIs that match a template.
 
-Owns their entries in the list, the search for the resource of an address, and the conversion of a function's result
-to contents. Calls no function, and must not know connections.
+Owns their entries in the list, the lookup of the resource of a URI, and the conversion of a function's result to
+contents. Calls no function, and must not know connections.
 
-Templates are the part of RFC 6570 that can be matched, in linear time for any address. A value that could lead a
+Templates are the part of RFC 6570 that can be matched, in linear time for any URI. A value that could lead a
 function out of its folder is refused.
 
     {name}          one or more characters other than / ? #
@@ -56,7 +56,7 @@ class ResourceSettings(TypedDict, total=False):
 
 @dataclass
 class ServedResource(ExposedFunction):
-    """A function that is served under an address, or under a template such as `res://{id}`."""
+    """A function that is served under a URI, or under a URI template such as `res://{id}`."""
 
     uri: str = ""
     mime_type: str | None = None
@@ -90,8 +90,8 @@ class ServedResource(ExposedFunction):
         for name in self.arguments:
             if name not in names and name in self.required:
                 raise self.error(
-                    f"the function needs {name!r}, which the address does not give: "
-                    f"put {{{name}}} into the address, or give the parameter a default"
+                    f"the function needs {name!r}, which the URI does not give: "
+                    f"put {{{name}}} into the URI, or give the parameter a default"
                 )
 
     def _define(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class ServedResource(ExposedFunction):
         return link | self.extras()
 
     def contents(self, uri: str, value: Any) -> dict[str, Any]:
-        """Convert what the function returned to a `ReadResourceResult`; `BadResult` if that is not possible."""
+        """Convert the function's result to a `ReadResourceResult`; `BadResult` if that is not possible."""
         if isinstance(value, list | tuple) and any(isinstance(each, Resource) for each in value):
             if not all(isinstance(each, Resource) for each in value):
                 raise BadResult(
@@ -131,35 +131,35 @@ class ServedResource(ExposedFunction):
 
 
 class Resources:
-    """The resources of one server, found by address."""
+    """The resources of one server, found by URI."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
         self._fixed: dict[str, ServedResource] = {}
         self._templates: dict[str, ServedResource] = {}
-        self._closest: tuple[tuple[UriTemplate, ServedResource], ...] = ()
+        self._by_priority: tuple[tuple[UriTemplate, ServedResource], ...] = ()
         self.fixed: Mapping[str, ServedResource] = MappingProxyType(self._fixed)
         self.templates: Mapping[str, ServedResource] = MappingProxyType(self._templates)
         self.pages = Pages("resources", self._fixed, lock)
         self.template_pages = Pages("resourceTemplates", self._templates, lock)
         self.ever = False
-        """True once there was a resource. Until then clients do not know that the server has resources."""
+        """True once there was a resource. Until then, requests for resources are unknown methods."""
 
     def add(self, resource: ServedResource, *, replace: bool) -> None:
-        """Add a resource; `ToolDefinitionError` if its address or an equivalent template is taken."""
+        """Add a resource; `ToolDefinitionError` if its URI or an equivalent template is taken."""
         with self._lock:
             holder = self._find_holder(resource)
             if holder is not None and not (replace and holder == resource.uri):
                 if holder == resource.uri:
                     raise resource.error("the server already has it; replace=True replaces it")
-                raise resource.error(f"the server already has {holder!r}, which matches the same addresses")
+                raise resource.error(f"the server already has {holder!r}, which matches the same URIs")
             table = self._fixed if resource.template is None else self._templates
             table[resource.uri] = resource
             self._update()
             self.ever = True
 
     def remove(self, uri: str) -> ServedResource:
-        """Remove a resource, by its address or template. KeyError if there is no such resource."""
+        """Remove a resource, by its URI or template. KeyError if there is no such resource."""
         with self._lock:
             for table in (self._fixed, self._templates):
                 if uri in table:
@@ -169,10 +169,10 @@ class Resources:
         raise KeyError(f"Resource not found: {uri}{self.hint(uri)}")
 
     def find(self, uri: str) -> tuple[ServedResource, dict[str, str]] | None:
-        """Return the resource of an address, and the values in the address; None if no resource has it.
+        """Return the resource of a URI, and the values in the URI; None if there is no such resource.
 
-        A resource with exactly that address comes first, then the template with the most literal characters.
-        `InvalidArguments` if the address is too long, or all templates that match it refuse a value in it.
+        A resource with exactly that URI comes first, then the template with the most literal characters.
+        `InvalidArguments` if the URI is too long, or all templates that match it refuse a value in it.
         """
         fixed = self._fixed.get(uri)
         if fixed is not None:
@@ -180,7 +180,7 @@ class Resources:
         if len(uri) > LONGEST:
             raise InvalidArguments([Violation("uri", f"Must have at most {LONGEST} characters")])
         refused: InvalidArguments | None = None
-        for template, resource in self._closest:
+        for template, resource in self._by_priority:
             try:
                 values = template.match(uri)
             except InvalidArguments as error:
@@ -193,7 +193,7 @@ class Resources:
         return None
 
     def hint(self, uri: str) -> str:
-        """Suggest the closest address, for an error about an unknown one."""
+        """Suggest the most similar URI, for an error about an unknown one."""
         hint = did_you_mean(uri, [*self._fixed, *self._templates])
         return f".{hint}" if hint else ""
 
@@ -201,17 +201,17 @@ class Resources:
         if resource.template is None:
             return resource.uri if resource.uri in self._fixed else None
         shape = resource.template.shape
-        return next((each.uri for template, each in self._closest if template.shape == shape), None)
+        return next((each.uri for template, each in self._by_priority if template.shape == shape), None)
 
     def _update(self) -> None:
         templates = [(each.template, each) for each in self._templates.values() if each.template is not None]
-        self._closest = tuple(sorted(templates, key=lambda pair: (-pair[0].literal, pair[0].wide)))
+        self._by_priority = tuple(sorted(templates, key=lambda pair: (-pair[0].literal, pair[0].wide)))
         self.pages.drop()
         self.template_pages.drop()
 
 
 def make_resource(uri: str, function: Callable[..., Any], settings: Mapping[str, Any]) -> ServedResource:
-    """Make a resource from an address and a function."""
+    """Make a resource from a URI and a function."""
     return ServedResource(function, uri=uri, **check_settings(ServedResource, settings))
 
 
@@ -239,7 +239,7 @@ def _as_dict(given: Any) -> Any:
 
 
 LONGEST: Final = 8_192
-"""Characters of an address that is matched against templates, at most."""
+"""The most characters of a URI that is matched against templates."""
 _SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]*:"
 _BLANK: Final = r"[\s\x00-\x1f\x7f]"
 _PIECES: Final = r"\{([^{}]*)\}"
@@ -274,7 +274,7 @@ class UriTemplate:
         self.names: tuple[str, ...] = (*(each.name for each in self._variables), *self.query)
         """All names in it."""
         self.literal = sum(map(len, self._literals))
-        """The number of characters outside of variables. Of templates that match, the largest number wins."""
+        """The number of characters outside of variables. Of templates that match, the one with the most wins."""
         self.wide = any(each.wide for each in self._variables)
         """True if one of the values may have slashes."""
         self.shape = (
@@ -284,14 +284,14 @@ class UriTemplate:
             )
             + f"{self._literals[-1]}{{?{','.join(sorted(self.query))}}}"
         )
-        """Identifies the addresses that it matches: equal for two templates that match the same ones."""
+        """Identifies the URIs that it matches: equal for two templates that match the same ones."""
         if len(set(self.names)) != len(self.names):
             raise DefinitionError(f"{text!r} names a variable twice: each needs a name of its own")
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the values in an address, decoded; None if the template does not match it.
+        """Return the decoded values in a URI; None if the template does not match it.
 
-        `InvalidArguments` if it matches, with a value that could be harmful.
+        `InvalidArguments` if it matches, but a value could be harmful.
         """
         path, mark, query = uri.partition("?") if self.query else (uri, "", "")
         raw = self._split(path)
@@ -317,10 +317,12 @@ class UriTemplate:
             end = piece.end()
             if (query := re.fullmatch(_QUERY, piece[1])) is not None:
                 if end != len(text):
-                    raise DefinitionError(f"{text!r}: {piece[0]} must be the end of the template")
+                    raise DefinitionError(f"{text!r}: {piece[0]} must be at the end of the template")
                 self.query = tuple(query[1].split(","))
                 if "?" in "".join(self._literals):
-                    raise DefinitionError(f"{text!r}: {piece[0]} after a '?': name all parameters in it")
+                    raise DefinitionError(
+                        f"{text!r}: {piece[0]} must not follow a '?': put all query parameters into it"
+                    )
                 return
             self._add_variable(piece[0], piece[1])
         self._add_literal(text[end:])
@@ -336,15 +338,19 @@ class UriTemplate:
             raise DefinitionError(f"{self.text!r}: {shown} is not supported: {_FORMS}")
         wide = bool(parts[1] or parts[3])
         if wide and any(each.wide for each in self._variables):
-            raise DefinitionError(f"{self.text!r}: {shown} is the second with slashes: {_FORMS}")
+            raise DefinitionError(
+                f"{self.text!r}: {shown} is the second variable that may have slashes: {_FORMS}"
+            )
         if self._variables and not self._literals[-1]:
-            raise DefinitionError(f"{self.text!r}: {shown} needs some text between it and the one before")
+            raise DefinitionError(
+                f"{self.text!r}: {shown} needs some text between it and the variable before it"
+            )
         self._variables.append(_Variable(parts[2], wide))
 
     # Matching.
 
     def _split(self, path: str) -> list[str] | None:
-        """Return the raw values: from the start up to the wide variable, and from the end back to it.
+        """Return the values, still encoded: from the start up to the wide variable, and from the end back to it.
 
         No backtracking is needed: a value that ends at the first (from the end: starts after the last) occurrence
         of the literal beside it is the shortest possible, which leaves the most for its neighbour.
@@ -388,13 +394,15 @@ class UriTemplate:
 
 
 def check_uri(text: object) -> None:
-    """Raise `DefinitionError` unless a value can be an address or a template."""
+    """Raise `DefinitionError` unless a value can be a URI or a template."""
     if not isinstance(text, str):
-        raise DefinitionError(f"an address must be a string, got {type(text).__name__}")
+        raise DefinitionError(f"a URI must be a string, got {type(text).__name__}")
     if not re.match(_SCHEME, text) or re.fullmatch(_SCHEME, text):
-        raise DefinitionError(f"{text!r} is not an address: it needs a scheme, as in config://app")
+        raise DefinitionError(f"{text!r} is not a URI: it needs a scheme, as in config://app")
     if re.search(_BLANK, text):
-        raise DefinitionError(f"{text!r} has blanks or control characters: write them as %20 and so on")
+        raise DefinitionError(
+            f"{text!r} has whitespace or control characters: percent-encode them, such as %20 for a space"
+        )
 
 
 def _decode(raw: str, name: str, wrong: list[Violation]) -> str:
