@@ -166,11 +166,11 @@ class Context(Generic[S]):
 
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
-        """The requests that the client answers: `elicitation`, `sampling`, `roots`."""
+        """The requests that the client supports: `elicitation`, `sampling`, `roots`."""
         return self._channel.capabilities
 
     def client_supports(self, capability: str) -> bool:
-        """True if the client answers such requests (`elicitation`, `sampling`, `roots`)."""
+        """True if the client supports such requests (`elicitation`, `sampling`, `roots`)."""
         return capability in self._channel.capabilities
 
     def close_stream(self) -> "Done":
@@ -181,8 +181,9 @@ class Context(Generic[S]):
         self._on_loop(self._channel.close_stream)
         return Done()
 
-    # Requests to the client. One of MCP 2026-07-28 sends its responses with a repeated call, so everything before a
-    # request runs again. `key` identifies a request in such a round; without it, its content does.
+    # Requests to the client. A client of MCP 2026-07-28 sends its response by repeating the call, so everything
+    # before the request runs again. `key` identifies the request in the repeated call; without a key, its content
+    # does.
 
     @overload
     async def elicit(
@@ -193,7 +194,7 @@ class Context(Generic[S]):
     async def elicit(
         self, message: str, schema: type[Any] | dict[str, Any] | None = None, *, key: str | None = None
     ) -> "Elicited[Any]":
-        """Ask the user. `schema` is a JSON schema, or a type of which the validated answer is an instance."""
+        """Ask the user. `schema` is a JSON schema, or a type: then `content` is a validated instance of it."""
         adapter, wire = _answer_schema(schema)
         answer = await self._request("elicitation/create", {"message": message, "requestedSchema": wire}, key)
         content = answer.get("content")
@@ -217,7 +218,7 @@ class Context(Generic[S]):
         key: str | None = None,
         **params: Any,
     ) -> Sampled:
-        """Ask a model. `messages` is a prompt or MCP sampling messages; other `params` are sent unchanged."""
+        """Ask the client's model. `messages` is a prompt or MCP sampling messages; `params` are sent unchanged."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
         raw = await self._request(
@@ -279,7 +280,7 @@ class Done:
 
 
 def reaches(level: object, threshold: object) -> bool:
-    """True if a message of this level goes to a client that wants `threshold` and above; False for unknown ones."""
+    """True if a client that wants `threshold` and above gets a message of `level`. False for unknown levels."""
     return level in LEVELS and threshold in LEVELS and LEVELS.index(level) >= LEVELS.index(threshold)
 
 
@@ -290,7 +291,7 @@ def check_level(level: object) -> None:
 
 
 def _check_number(what: str, value: Any) -> float:
-    """Return the value as a number that JSON has; TypeError or ValueError if it is not one."""
+    """Return the value as a JSON number; TypeError or ValueError if it is not one."""
     if type(value) is int and -_EXACT <= value <= _EXACT:
         return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -328,7 +329,7 @@ class Waits:
         self._ended = False
 
     def start(self, awaitable: Awaitable[Any], outcome: "Future[Any]") -> None:
-        """Await it, and set the result or exception of `outcome`, for which a thread waits."""
+        """Await it, and set the result or exception of `outcome`, which a thread waits for."""
         if self._ended:
             self._end(awaitable, outcome)
             return
@@ -344,7 +345,7 @@ class Waits:
         self._tasks[outcome] = spawn(work, on_done=lambda: self._end(awaitable, outcome))
 
     def cancel_all(self) -> None:
-        """Cancel all waits, those that are still to come included, because the call has ended."""
+        """Cancel all waits, including any that are started later, because the call has ended."""
         self._ended = True
         for task in list(self._tasks.values()):
             task.cancel()

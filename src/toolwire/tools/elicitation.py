@@ -1,7 +1,7 @@
-"""Requests of a server to its client that the application answers: elicitation, sampling, roots.
+"""Requests from a server to its client that the application answers: elicitation, sampling, roots.
 
-Owns their Python form, the callbacks that answer them, and the spelling of the answers in MCP. Must not know how
-the requests came here.
+Owns their Python classes, the callbacks that answer them, and the conversion of the answers to MCP. Must not know
+how the requests arrived.
 """
 
 import os
@@ -20,7 +20,7 @@ logger = logger_for("elicitation")
 
 @record
 class ElicitationRequest(Record):
-    """A server asks the user something."""
+    """A server's request for input from the user."""
 
     server: str
     message: str
@@ -34,7 +34,7 @@ class ElicitationRequest(Record):
 
 @record
 class ElicitationResult(Record):
-    """The answer: `content` fits the request's schema when the action is `accept`."""
+    """The user's answer. If the action is `accept`, `content` fits the request's schema."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
@@ -42,11 +42,11 @@ class ElicitationResult(Record):
 
 @record
 class SamplingRequest(Record):
-    """A server asks a model something, through the application."""
+    """A server's request to a model, which the application answers."""
 
     server: str
     params: dict[str, Any]
-    """As MCP's `sampling/createMessage` has them: `messages`, `maxTokens`, `systemPrompt`, ..."""
+    """The params of MCP's `sampling/createMessage`: `messages`, `maxTokens`, `systemPrompt`, ..."""
 
 
 async def answer_elicitation(
@@ -63,7 +63,7 @@ async def answer_elicitation(
 
 
 def elicitation_to_wire(answer: object) -> dict[str, Any]:
-    """Spell the return value of `on_elicitation` as MCP and the CLI do."""
+    """Convert the return value of `on_elicitation` to the form that MCP and the CLI use."""
     if isinstance(answer, ElicitationResult):
         wire: dict[str, Any] = {"action": answer.action}
         return wire if answer.content is None else {**wire, "content": answer.content}
@@ -76,7 +76,7 @@ def elicitation_to_wire(answer: object) -> dict[str, Any]:
 
 
 def sampling_to_wire(answer: object) -> dict[str, Any]:
-    """Spell the return value of `on_sampling` as MCP does. A string is a whole answer."""
+    """Convert the return value of `on_sampling` to an MCP result. A string is the text of the answer."""
     if isinstance(answer, str):
         content = {"type": "text", "text": answer}
         return {"role": "assistant", "content": content, "model": "unknown", "stopReason": "endTurn"}
@@ -89,7 +89,7 @@ def sampling_to_wire(answer: object) -> dict[str, Any]:
 
 @record
 class ClientCallbacks(Record):
-    """The application's callbacks for requests of servers to their client."""
+    """The application's callbacks for requests from servers to their client."""
 
     on_elicitation: Callable[[ElicitationRequest], Any] | None = None
     on_sampling: Callable[[SamplingRequest], Any] | None = None
@@ -97,7 +97,7 @@ class ClientCallbacks(Record):
 
 
 class CallbackChannel(ClientChannel):
-    """A channel on which the application's callbacks answer the requests of a server. A carrier adds `notify`."""
+    """A channel on which the application's callbacks answer the requests of a server. Subclasses add `notify`."""
 
     def __init__(self, server: str, callbacks: ClientCallbacks) -> None:
         self._server = server

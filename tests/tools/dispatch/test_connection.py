@@ -410,7 +410,7 @@ async def test_text_that_the_cli_would_hide_is_warned_about(caplog):
     )
     async with connected(server) as client:
         await client.call("both")
-    assert "shows the model only the latter" in caplog.text
+    assert "the CLI does not show the text to the model" in caplog.text
 
 
 async def test_definition_has_all_that_was_set():

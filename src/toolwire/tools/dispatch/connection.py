@@ -76,22 +76,22 @@ if TYPE_CHECKING:
 logger = logger_for("server")
 
 VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""Protocol versions that are answered as asked; any other gets the first."""
-_CLOSING: Final = 5.0
+"""The supported protocol versions. A client that requests any other gets the first."""
+_CLOSE_TIMEOUT: Final = 5.0  # seconds
 
 Result = Callable[..., Awaitable[dict[str, Any]]]
 """Makes the result of a request: `(subject, arguments, meta, call)`."""
 
 
 class Subject(Protocol):
-    """A function that can be run: that of a tool, a resource or a prompt."""
+    """A tool, resource or prompt: something with a function that can be called."""
 
     name: str
     timeout: float | None
 
     @property
     def repeatable(self) -> bool:
-        """True if it may run again for the same call, as a stateless client's answers require."""
+        """True if it may run again for the same call, as the responses of a stateless client require."""
         ...
 
     @property
@@ -157,7 +157,7 @@ class DirectConnection(Connection):
         check_level(log_level)
         self.server = server
         self.subscriptions: set[str] = set()
-        """The resources of whose updates the client wants to hear."""
+        """The URIs of the resources that the client has subscribed to."""
         self._channel = channel
         self._session = channel.session or self
         self._request_scope = channel.request_scope
@@ -166,13 +166,13 @@ class DirectConnection(Connection):
         self._post = loop_caller()
         self._log_level: str = log_level
         self._calls: defaultdict[Id, list[Call]] = defaultdict(list)
-        self._idle: Future[None] | None = None  # somebody waits for the last call to end
+        self._idle: Future[None] | None = None  # set by the last call that ends, for `aclose`
         self._scope: type[anyio.CancelScope] | None = None
         self._unannounced: set[str] = set()
         self._closed = False
 
     def _new_scope(self) -> "anyio.CancelScope | TaskScope":
-        """Return a scope of the event loop's own kind, as tools that use anyio may rely on, once anyio was used."""
+        """Return a cancel scope: one of anyio where that was used before, since tools may rely on it."""
         if self._scope is None:
             if not has_scopes():
                 return TaskScope()
@@ -188,7 +188,7 @@ class DirectConnection(Connection):
     # Messages in.
 
     async def answer_bytes(self, data: bytes | str) -> bytes | None:
-        """Answer one line of JSON text with one. A line that is not JSON gets a parse error."""
+        """Answer a line of JSON with a line of JSON. A line that is not JSON gets a parse error."""
         try:
             message = decode(data.encode() if isinstance(data, str) else data)
         except ValueError as error:
@@ -227,18 +227,18 @@ class DirectConnection(Connection):
     # The table.
 
     def _initialize(self, params: dict[str, Any], _encoded: bool) -> dict[str, Any]:
-        asked = params.get("protocolVersion")
+        version = params.get("protocolVersion")
         server = self.server
         info = {"name": server.name, "version": server.version}
         result: dict[str, Any] = {
-            "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
+            "protocolVersion": version if version in VERSIONS else VERSIONS[0],
             "capabilities": server.capabilities(),
             "serverInfo": {**info, "title": server.title} if server.title else info,
         }
         if server.instructions:
             result["instructions"] = server.instructions
-        hello: dict[str, Any] = sendable(result)
-        return hello
+        encodable: dict[str, Any] = sendable(result)
+        return encodable
 
     def _ping(self, _params: dict[str, Any], _encoded: bool) -> dict[str, Any]:
         return {}
@@ -263,7 +263,7 @@ class DirectConnection(Connection):
     # Calls.
 
     def _call(self, request: Request) -> Pending:
-        """Check all that can be checked at once; the rest can be started."""
+        """Check what can be checked at once, and return the work of the call."""
         name, arguments = request.params.get("name"), request.params.get("arguments")
         if not isinstance(name, str):
             raise RpcError(INVALID_PARAMS, "Invalid params: no tool name")
@@ -286,7 +286,7 @@ class DirectConnection(Connection):
         meta: dict[str, Any],
         call: Call,
     ) -> dict[str, Any]:
-        """Call a tool that may be there once the server has loaded its tools. It can be cancelled before that."""
+        """Call a tool once the server has loaded its tools. The call can be cancelled while it waits for that."""
         name, ready = awaited
         await ready()
         tool = self.server.tools.get(name)
@@ -299,7 +299,7 @@ class DirectConnection(Connection):
         return RpcError(INVALID_PARAMS, self.server.unknown(name), data)
 
     def _defer(self, request: Request, result: Result, subject: Any, arguments: dict[str, Any]) -> Pending:
-        """Return the work of a request that was checked; `result` makes its result."""
+        """Return the work of a request that was checked; awaiting `result(...)` gives its result."""
         meta = request.params.get("_meta")
         return Pending(
             self._run, request.id, result, subject, arguments, meta if isinstance(meta, dict) else {}
@@ -317,7 +317,7 @@ class DirectConnection(Connection):
             except RpcError as error:
                 return error_reply(request_id, error)
             except BaseException as error:
-                call.mark_cancelled()  # a thread that was left behind cannot see it otherwise
+                call.mark_cancelled()  # an abandoned thread has no other way to notice
                 if (interrupted := _find_interruption(error)) is not None:
                     raise interrupted from None
                 raise
@@ -341,7 +341,7 @@ class DirectConnection(Connection):
                 call.context = self._context(tool, state, meta, call)
             if threaded or tool.timeout is not None or self.server.timeout is not None:
                 value = await self._perform_in_time(tool, values, call)
-            else:  # as in `_perform`: this is most calls, and a coroutine less in each
+            else:  # the same as `_perform`, inlined because most calls take this branch: it saves a coroutine
                 value = tool.invoke(values, call.context)
                 if tool.is_async or inspect.isawaitable(value):
                     value = await value
@@ -410,12 +410,12 @@ class DirectConnection(Connection):
         try:
             result = to_result(value, output=tool.output)
         except BadResult as error:
-            logger.warning("tool %r returned what cannot be a result: %s", tool.name, error)
+            logger.warning("tool %r returned a value that cannot be a result: %s", tool.name, error)
             data = {"tool": tool.name, "server": self.server.name, "type": error.type_name}
             raise RpcError(INTERNAL_ERROR, f"Tool {tool.name!r}: {error}", data) from error
         if not tool.text_mirrors_structured and loses_text(result):
             logger.warning(
-                "tool %r returned text and other structured content: the CLI shows the model only the latter",
+                "tool %r returned text beside structured content: the CLI does not show the text to the model",
                 tool.name,
             )
         return result
@@ -428,7 +428,7 @@ class DirectConnection(Connection):
         return result
 
     async def _open_state(self) -> Any:
-        """Return the state that a function gets, once the lifespan of the server is open."""
+        """Return the state for `context.state`, once the lifespan of the server is open."""
         lifespan = self.server.open_lifespan
         return self.server.state if lifespan is None or lifespan.open else await self._wait_for(lifespan)
 
@@ -552,7 +552,7 @@ class DirectConnection(Connection):
 
         def run() -> Any:
             found = source()
-            # Gathered in the same thread: a generator's own code runs while its items are taken.
+            # In the same thread: the code of a generator runs while its items are read.
             return found if inspect.isawaitable(found) else complete_result(found)
 
         seconds = self.server.timeout if subject.timeout is None else subject.timeout
@@ -564,7 +564,7 @@ class DirectConnection(Connection):
     # What resources, prompts and completion share.
 
     def _about(self, **about: str) -> dict[str, Any]:
-        """Make the data of an error: the subject that was asked for, and the server."""
+        """Make the data of an error: the requested subject, and the server."""
         return {**about, "server": self.server.name}
 
     async def _serve(
@@ -577,7 +577,7 @@ class DirectConnection(Connection):
         convert: Callable[[Any], dict[str, Any]],
         about: dict[str, Any],
     ) -> dict[str, Any]:
-        """Run the function of a resource or prompt, and convert what it returns."""
+        """Run the function of a resource or prompt, and convert its result."""
         return await self._await_result(
             served, self._perform_served(served, texts, meta, call), convert, about
         )
@@ -597,7 +597,7 @@ class DirectConnection(Connection):
         convert: Callable[[Any], dict[str, Any]],
         about: dict[str, Any],
     ) -> dict[str, Any]:
-        """Await a user's function and convert what it returns; what goes wrong in it becomes a JSON-RPC error."""
+        """Await a user's function and convert its result. An exception becomes a JSON-RPC error."""
         try:
             return convert(await work)
         except RpcError:
@@ -607,7 +607,7 @@ class DirectConnection(Connection):
         except ToolError as error:
             raise RpcError(INTERNAL_ERROR, message_of(error), about) from error
         except BadResult as error:
-            logger.warning("%s returned what cannot be a result: %s", subject.label, error)
+            logger.warning("%s returned a value that cannot be a result: %s", subject.label, error)
             data = {**about, "type": error.type_name}
             raise RpcError(INTERNAL_ERROR, f"{subject.label}: {error}", data) from error
         except BaseException as error:  # the boundary of a user's function: the client gets the error
@@ -627,9 +627,9 @@ class DirectConnection(Connection):
     # Messages out, and the end.
 
     def list_changed(self, kind: str) -> None:
-        """Tell the client that its list of `tools`, `resources` or `prompts` is old.
+        """Notify the client that its list of `tools`, `resources` or `prompts` has changed.
 
-        Once for all changes of this turn of the event loop. Any thread may call it.
+        Sends one notification for all changes in the same turn of the event loop. Any thread may call it.
         """
         if kind not in self._unannounced and not self._closed:
             self._unannounced.add(kind)
@@ -652,7 +652,7 @@ class DirectConnection(Connection):
             self._channel.notify(make_notification("notifications/message", params))
 
     def resource_updated(self, uri: str) -> None:
-        """Notify the client of new contents of a resource, if it has subscribed. Any thread may call it."""
+        """Notify the client that a resource has changed, if it has subscribed to it. Any thread may call it."""
         if not self._closed:
             self._post(partial(self._send_update, uri))
 
@@ -661,7 +661,7 @@ class DirectConnection(Connection):
             self._channel.notify(make_notification("notifications/resources/updated", {"uri": uri}))
 
     async def aclose(self) -> None:
-        """Cancel what runs and disconnect, in bounded time. May be called again."""
+        """Cancel running calls and disconnect, in bounded time. May be called again."""
         if self._closed:
             return
         self._closed = True
@@ -671,15 +671,20 @@ class DirectConnection(Connection):
         if self._calls:
             idle = self._idle = Future()
             with shield():
-                await idle.wait(_CLOSING)
+                await idle.wait(_CLOSE_TIMEOUT)
             if not idle.is_set:
-                logger.error("server %r: %d calls did not stop", self.server.name, len(self._calls))
+                logger.error(
+                    "server %r: %d calls did not stop within %g s",
+                    self.server.name,
+                    len(self._calls),
+                    _CLOSE_TIMEOUT,
+                )
         await self.server.release(self)
 
 
 def _is_own_failure(error: BaseException) -> bool:
     """Return whether an exception is the function's own failure, rather than a cancellation from outside."""
-    # Nobody has cancelled it: it lost a task of its own.
+    # A CancelledError without a cancellation of this task is from a task that the function awaited.
     return cancelled_from_inside() if isinstance(error, asyncio.CancelledError) else is_failure(error)
 
 
@@ -701,11 +706,11 @@ _DEFERRED: Final[dict[str, Callable[[DirectConnection, Request], Pending]]] = {
     "prompts/get": DirectConnection._get_prompt,  # noqa: SLF001
     "completion/complete": DirectConnection._complete,  # noqa: SLF001
 }
-"""Methods that are checked at once, and return the work that answers them."""
+"""Methods that are checked at once, and then take time."""
 
 
 def find_resource(server: "Toolset", uri: str, method: str) -> "tuple[ServedResource, dict[str, str]]":
-    """Return the resource of an address, and the values in the address. `RpcError` if there is none."""
+    """Return the resource of a URI, and the values in the URI. `RpcError` if there is none."""
     resources = require_registry(server, server.registered_resources, method)
     data = {"uri": uri, "server": server.name}
     try:

@@ -1,6 +1,6 @@
-"""Errors of a connection: checks of a request's parts, JSON-RPC errors, and what an exception of a function is.
+"""Errors of a connection: checks of a request's params, JSON-RPC errors, and the classification of exceptions.
 
-Decides whether an exception is the function's own failure or must propagate. It knows no method.
+Decides whether an exception is the function's own failure or must propagate. Must not know methods.
 """
 
 import signal
@@ -21,28 +21,29 @@ _MOST: Final = 50  # violations in an error's data
 
 
 class Registry(Protocol):
-    """A table that may always have been empty."""
+    """The resources or prompts of a server."""
 
     ever: bool
+    """True once there was an entry."""
 
 
 R = TypeVar("R", bound=Registry)
 
 
 def error_reply(request_id: Id, error: RpcError) -> dict[str, Any]:
-    """Make an error reply that any wire can carry, whatever text and data a function gave it."""
+    """Make an error reply that can be encoded, whatever text and data a function gave it."""
     data = None if error.data is None else sendable(error.data)
     return make_error(request_id, RpcError(error.code, clean(str(error.message)), data))
 
 
 def invalid_params(error: InvalidArguments, data: dict[str, Any]) -> RpcError:
-    """Make the JSON-RPC error for arguments that break the schema."""
+    """Make the JSON-RPC error for arguments that violate the schema."""
     violations = [{"path": each.path, "message": each.message} for each in error.violations[:_MOST]]
     return RpcError(INVALID_PARAMS, str(error), {"violations": violations, **data})
 
 
 def require_registry(server: "Toolset", registry: R, method: str) -> R:
-    """Return the registry. `RpcError` if there was never anything in it: then the method is unknown."""
+    """Return the registry. `RpcError` if it never had an entry: then the method is unknown."""
     if not registry.ever:
         raise method_not_found(server, method)
     return registry
@@ -56,7 +57,7 @@ def method_not_found(server: "Toolset", method: str) -> RpcError:
 
 
 def require_text(params: dict[str, Any], key: str, where: str = "") -> str:
-    """Return a part of a request that must be a string."""
+    """Return a value of the params that must be a string. `RpcError` if it is not."""
     value = params.get(key)
     if not isinstance(value, str):
         raise RpcError(
@@ -66,7 +67,7 @@ def require_text(params: dict[str, Any], key: str, where: str = "") -> str:
 
 
 def require_object(params: dict[str, Any], key: str, default: Any = None) -> dict[str, Any]:
-    """Return a part of a request that must be an object."""
+    """Return a value of the params that must be an object. `RpcError` if it is not."""
     value = params.get(key, default)
     if not isinstance(value, dict):
         raise RpcError(INVALID_PARAMS, f"Invalid params: {key} must be an object, got {type_name(value)}")
@@ -78,7 +79,7 @@ def type_name(value: Any) -> str:
     return "nothing" if value is None else type(value).__name__
 
 
-# --- is it a failure? ---
+# --- classification of exceptions ---
 
 
 def is_failure(error: BaseException) -> bool:
@@ -94,7 +95,7 @@ def is_failure(error: BaseException) -> bool:
 
 
 def is_ctrl_c(error: KeyboardInterrupt) -> bool:
-    """Return whether a user's Ctrl-C may have raised it, here on the event loop; True when in doubt.
+    """Return whether a Ctrl-C of the user may have raised this exception on the event loop; True when in doubt.
 
     A real Ctrl-C must never be swallowed. It is recognised by the signal handler that raised it.
     """
@@ -103,7 +104,7 @@ def is_ctrl_c(error: KeyboardInterrupt) -> bool:
     handler = signal.getsignal(signal.SIGINT)
     codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
     if handler is signal.default_int_handler:
-        # It leaves no frame. Only an exception from a worker thread is known not to be a signal.
+        # It leaves no frame in the traceback. Only in a worker thread it was certainly not a signal.
         return Workers.run.__code__ not in codes
     return bool(codes) and codes[-1] is _code(handler)
 

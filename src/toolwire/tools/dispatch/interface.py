@@ -1,8 +1,8 @@
-"""The seams of a server: to whoever carries its messages (`Server`, `Connection`), and whoever pays for calls.
+"""The interfaces of a server: for carriers of its messages (`Server`, `Connection`), and for paid calls.
 
 A carrier (the CLI's router, a served channel, a client in this process) connects to a server, gives the connection
 one decoded message after the other, and sends the replies. It needs to know nothing else of either side. A chain
-has a `Reserver` hold the money of its paid steps before the first of them runs.
+uses a `Reserver` to reserve the money for its paid steps before the first of them runs.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ Reply = dict[str, Any]
 
 
 class Pending(partial[Awaitable[Reply | None]]):
-    """A message that was accepted and takes time. Call it, once, and await what that gives: the reply, or None."""
+    """The work of a message that was accepted. Call it once, and await the result: the reply, or None."""
 
     __slots__ = ()
 
@@ -29,19 +29,19 @@ class Connection(ABC):
     """One client of a server."""
 
     tags_progress: bool = False
-    """True if its progress notifications say themselves which tool use they belong to, in their `_meta`."""
+    """True if its progress notifications name their tool use in `_meta`."""
 
     @abstractmethod
     def begin(self, message: Any, *, encoded: bool = False) -> Reply | Pending | None:
-        """Answer a message at once, or return the work that will.
+        """Answer a message at once, or return the work that will answer it.
 
-        None for a message that gets no reply. Raises `Unanswerable` when there can be none. With `encoded`, a
-        reply may hold an `orjson.Fragment`, for a caller that writes with orjson.
+        None for a message that gets no reply. Raises `Unanswerable` for a message that cannot get a reply. With
+        `encoded`, a reply may hold an `orjson.Fragment`, for a caller that encodes with orjson.
         """
 
     @property
     def limits_time(self) -> bool:
-        """True if a call may have a time limit, which takes a cancel scope of anyio."""
+        """True if a call may have a time limit, which needs a cancel scope of anyio."""
         return False
 
     async def answer(self, message: Any) -> Reply | None:
@@ -51,19 +51,19 @@ class Connection(ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Cancel what runs and disconnect, in bounded time. The server itself stays."""
+        """Cancel running calls and disconnect, in bounded time. The server itself stays open."""
 
 
 class ConnectionSettings(TypedDict, total=False):
-    """Settings of a connection to a server of ours."""
+    """Settings of a connection to a toolwire server."""
 
     violations_as_results: bool
-    """Arguments that break the schema come back as an error result, as MCP wants it over stdio and HTTP, instead of
+    """Report arguments that violate the schema as an error result, as MCP requires over stdio and HTTP, instead of
     a JSON-RPC error, which the CLI shows to the model just as well."""
     log_level: LogLevel
-    """The least level that is sent before the client sets one."""
+    """The lowest log level that is sent before the client sets one."""
     notify_all_updates: bool
-    """Updates of all resources are sent, for a carrier that keeps the subscriptions itself."""
+    """Send updates of all resources, for a carrier that keeps the subscriptions itself."""
 
 
 class Server(Protocol):
@@ -76,12 +76,12 @@ class Server(Protocol):
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """A paid call that is to come, with those of its arguments that are known already."""
+    """A paid call that is planned, with those of its arguments that are known already."""
 
     tool: str
     arguments: Mapping[str, Any]
     max_price: float | str | None = None
-    """The most that it may cost, in dollars; what it counts as if its price is not known."""
+    """The most that it may cost, in dollars. It is reserved if the price is not known."""
 
 
 class Reservation(Protocol):
@@ -97,17 +97,17 @@ class Reservation(Protocol):
         ...
 
     def release(self) -> None:
-        """Give back what was not used. Never waits."""
+        """Release the money that was not used. Never waits."""
         ...
 
 
 class Reserver(Protocol):
-    """Whoever pays for calls."""
+    """Reserves money for paid calls."""
 
     def quote(self, calls: Sequence[PlannedCall]) -> str:
         """Return a sentence on what these calls cost together, "" if that is not known."""
         ...
 
     async def reserve(self, calls: Sequence[PlannedCall]) -> Reservation:
-        """Reserve the money of all of these calls, or of none. `CatalogError` says why it cannot be."""
+        """Reserve the money for all of these calls, or for none. `CatalogError` says why that is not possible."""
         ...
