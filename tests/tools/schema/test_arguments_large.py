@@ -56,11 +56,11 @@ def test_mistakes_that_are_far_behind():
     """They cannot be named, and nothing else is said to be wrong."""
     numbers = {"it": [1] * MANY + ["x"], "few": [1] * 200}
     assert str(refused(from_json_schema(TREE), numbers)) == (
-        "Validation failed: The arguments do not fit the schema, and are too large to name the errors"
+        "Validation failed: The arguments do not fit the schema, and are too large to list the errors"
     )
     table = {"it": [{"number": 1}] * MANY + [{"number": "x"}] * MANY, "tags": [1] * 200}
     assert str(refused(signature_of(typed, context_type=Context).parameters, table)) == (
-        "Validation failed: The arguments do not fit the schema, and are too large to name the errors"
+        "Validation failed: The arguments do not fit the schema, and are too large to list the errors"
     )
 
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolwire.tools.schema.arguments import DefinitionError, InvalidArguments, Violation
-from toolwire.tools.schema.json_schema import from_json_schema, from_official, output_type
+from toolwire.tools.schema.json_schema import from_json_schema, from_official
+from toolwire.tools.schema.pydantic_types import output_schema
 
 
 class Color(enum.Enum):
@@ -418,7 +419,7 @@ def test_a_reference_away_that_is_reached_by_a_detour_is_refused():
         "properties": {"a": {"$ref": "#/components/x"}},
         "components": {"x": {"$ref": "http://127.0.0.1:9/schema.json"}},
     }
-    with pytest.raises(DefinitionError, match="nothing is fetched"):
+    with pytest.raises(DefinitionError, match="references are not fetched"):
         from_json_schema(schema)
 
 
@@ -462,14 +463,14 @@ def test_formats_are_notes():
 
 
 def test_output_types():
-    """A type of results gives its adapter and schema; what is no object is refused."""
-    adapter, schema = output_type(Point)
+    """A result type gives its adapter and schema; a type that is not an object is refused."""
+    adapter, schema = output_schema(Point)
     assert list(schema["properties"]) == ["x", "y"]
     assert adapter.dump_python(Point(1)) == {"x": 1, "y": 0}
     with pytest.raises(DefinitionError, match="int is not an object"):
-        output_type(int)
+        output_schema(int)
     with pytest.raises(DefinitionError, match="no JSON schema"):
-        output_type(asyncio.Event)
+        output_schema(asyncio.Event)
 
 
 @pytest.mark.process

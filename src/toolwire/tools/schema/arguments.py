@@ -1,7 +1,7 @@
 """The parameters of a tool: their JSON schema, and the validation of arguments.
 
 Owns the interface that both kinds of schema implement (typed functions, raw JSON Schema), the errors that they
-raise and the texts of violations. It must know neither Pydantic nor a JSON Schema library.
+raise and the texts of violations. Must know neither Pydantic nor a JSON Schema library.
 """
 
 import math
@@ -20,7 +20,7 @@ _MESSAGE_LENGTH: Final = 400
 _DEEPEST: Final = 254
 _LIST_LENGTHS: Final = (100, 10, 2)
 
-TOO_LARGE_TO_NAME: Final = "The arguments do not fit the schema, and are too large to name the errors"
+TOO_LARGE_TO_NAME: Final = "The arguments do not fit the schema, and are too large to list the errors"
 
 REQUIRED: Final = "Field required"
 NOT_FINITE: Final = "Input should be a finite number"
@@ -72,7 +72,7 @@ class Parameters(Protocol):
 def shorten(arguments: dict[str, Any], most: int) -> dict[str, Any] | None:
     """Cut the lists in the arguments so that at most `most` values are left. None if that is not enough.
 
-    For errors in large arguments: to describe all errors in 4 MB of them would take a minute.
+    For errors in large arguments: describing all errors in 4 MB of arguments would take a minute.
     """
     if _has_at_most(arguments, most):
         return arguments
@@ -164,11 +164,11 @@ def to_json(arguments: dict[str, Any]) -> bytes:
 
 
 def _find_non_finite(arguments: Any) -> Iterator[tuple[tuple[str | int, ...], float]]:
-    """Yield the path and value of each number that JSON does not have."""
+    """Yield the path and value of each number that is not finite, which JSON cannot represent."""
     stack: list[tuple[tuple[str | int, ...], Any]] = [((), arguments)]
     while stack:
         path, each = stack.pop()
-        if len(path) > _DEEPEST:  # not JSON, or a value that contains itself: reported elsewhere
+        if len(path) > _DEEPEST:  # too deep for JSON, or a value that contains itself: reported elsewhere
             continue
         if isinstance(each, dict):
             stack.extend(((*path, str(key)), value) for key, value in each.items())

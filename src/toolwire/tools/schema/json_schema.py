@@ -1,8 +1,8 @@
 """Compiles JSON Schema to parameters, with `jsonschema_rs`, and the official SDK's other forms of `input_schema`.
 
 Owns the compilation, which is done once and never fetches anything (a `$ref` to another document is refused), the
-texts of the validator's errors, and the rules that decide which form is given (see `from_official`). A handler of
-these forms always gets one dict of plain JSON values: types are only used for validation and for the schema, which
+texts of the validator's errors, and the rules that recognise the form (see `from_official`). A handler of these
+forms always gets one dict of plain JSON values: types are only used for validation and for the schema, which
 `pydantic_types` makes. Libraries are loaded when they are first needed.
 """
 
@@ -36,33 +36,32 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
 _MAX_BRANCHES: Final = 5
-# Values in arguments whose errors are all described: each takes up to half a millisecond.
+# The most values in arguments whose errors are all described: each takes up to half a millisecond.
 _MAX_NAMED: Final = 300
 # Errors that a list may have because it was cut.
 _OF_WHOLE_LISTS: Final = {"minItems", "contains", "minContains"}
 _MASK: Final = "Input"
 _REFERENCES: Final = tuple(f'"{keyword}"'.encode() for keyword in REFERENCES)  # as they stand in JSON
 _EXACT: Final = 1 << 53  # a float holds every integer up to here
-_LONG: Final = b"0" * 16  # larger integers have at least so many digits
+_LONG: Final = b"0" * 16  # the digits that every larger integer has at least
 _TOO_CLOSE: Final = "Too many integers over 2**53 are too close to one another to check that they are unique"
-# Comparisons of integers that are equal as floats: each takes up to 50 microseconds.
+# The most comparisons of integers that are equal as floats: each takes up to 50 microseconds.
 _MAX_COMPARISONS: Final = 2_000
 
 
 class RawParameters:
     """Parameters defined by a JSON schema. The values are the arguments, unchanged.
 
-    The schema is compiled when this is made, so that a bad one is refused then, and again for the first arguments:
-    a validator is several times as large as its schema, and of ten thousand tools few are ever called.
+    The schema is compiled here, so that a bad one is refused at once. The validator is not kept, but compiled again
+    for the first arguments: it is several times as large as its schema, and of ten thousand tools few are called.
     """
 
     def __init__(self, json_schema: dict[str, Any]) -> None:
         self.json_schema = json_schema
         raw = dumps(json_schema)
         _compile(json_schema, raw)
-        self._unique = (
-            b"uniqueItems" in raw
-        )  # may be the name of a property, which only costs a look at numbers
+        # A property may have this name too; then numbers are checked in vain.
+        self._unique = b"uniqueItems" in raw
         self._is_valid: Callable[[Any], bool] = self._is_first_valid
 
     @cached_property
@@ -74,7 +73,7 @@ class RawParameters:
         return self._is_valid(arguments)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        raw = to_json(arguments)  # the validator takes NaN for null, and has no limit of digits
+        raw = to_json(arguments)  # the validator treats NaN as null, and does not limit the digits of numbers
         if self._unique and _LONG in raw.translate(SHAPES) and _has_many_equal_floats(arguments):
             raise InvalidArguments([Violation("", _TOO_CLOSE)])
         try:
@@ -95,7 +94,7 @@ class RawParameters:
 def _has_many_equal_floats(arguments: dict[str, Any]) -> bool:
     """True if so many integers are equal as floats that the validator would take minutes for `uniqueItems`.
 
-    It distinguishes integers by their floats first, and then compares all those with the same float.
+    It compares integers as floats first, and then all those with the same float with one another.
     """
     floats: Counter[float] = Counter()
     stack: list[Any] = [arguments]
@@ -127,10 +126,10 @@ def compile_schema(schema: Any) -> RawParameters:
         )
     if (
         any(keyword in raw for keyword in _REFERENCES)
-        and (away := _find_external_reference(copy)) is not None
+        and (external := _find_external_reference(copy)) is not None
     ):
         raise DefinitionError(
-            f"the JSON schema refers to {away!r}, which is not inside it: copy what it refers to into $defs"
+            f"the JSON schema refers to {external!r}, which is not inside it: copy what it refers to into $defs"
         )
     return RawParameters({"type": "object", **copy})
 
@@ -143,7 +142,7 @@ def _compile(schema: dict[str, Any], raw: bytes) -> "Validator":
         schema = loads(raw)
         for _, each in _walk(schema, ""):
             if each.get("additionalProperties") is False:
-                # Means the same, and makes the validator name the unknown properties.
+                # Means the same, but now the validator names the unknown properties.
                 each.setdefault("properties", {})
     try:
         # Formats are not checked, as in the official SDK. The mask keeps long values out of the messages.
@@ -160,7 +159,7 @@ def _compile(schema: dict[str, Any], raw: bytes) -> "Validator":
 
 
 def _refuse_to_fetch(uri: str) -> NoReturn:
-    raise ValueError(f"{uri} is not inside the schema, and nothing is fetched")
+    raise ValueError(f"{uri} is not inside the schema; references are not fetched")
 
 
 def _find_external_reference(schema: dict[str, Any]) -> str | None:
@@ -199,7 +198,7 @@ def _violations(error: "ValidationError", known: list[str]) -> Iterator[Violatio
 
 
 def _describe(error: "ValidationError") -> str:
-    """Describe an error: with our own text for some kinds, else with that of the validator."""
+    """Describe an error, with our own text for some kinds, otherwise with that of the validator."""
     describe = _DESCRIPTIONS.get(error.kind.name)
     return error.message if describe is None else describe(error)
 
@@ -290,24 +289,17 @@ def from_official(schema: Any) -> Parameters:
     raise DefinitionError(f"{_not_a_type(*next(iter(values.items())))}; {_ACCEPTED}")
 
 
-def output_type(given: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the Pydantic adapter and JSON schema of a result type. `DefinitionError` unless it is an object."""
-    from toolwire.tools.schema.pydantic_types import output_schema  # noqa: PLC0415 - loads Pydantic
-
-    return output_schema(given)
-
-
 class _TypedForm:
     """Parameters defined by Python types, for a handler that takes a dict.
 
     Arguments must fit the JSON schema strictly, because the handler gets them unchanged: a number in quotes would
-    be a string there. Then the types check what a schema cannot express, such as dates and own validators.
+    be a string there. Then the types check what a schema cannot express, such as dates and validators of their own.
     """
 
     def __init__(self, given: Any) -> None:
-        from toolwire.tools.schema import pydantic_types as _typed  # noqa: PLC0415 - loads Pydantic
+        from toolwire.tools.schema.pydantic_types import open_form  # noqa: PLC0415 - loads Pydantic
 
-        self._typed = _typed.open_form(given)
+        self._typed = open_form(given)
         self._raw = RawParameters(self._typed.json_schema)
         self.json_schema = self._raw.json_schema
 
@@ -324,10 +316,10 @@ def _not_a_type(name: str, value: Any) -> str:
     return f"{name!r} is {show_value(value)}, which is not a type"
 
 
-# --- forms that are not documented, and that `claude_agent_sdk` takes all the same ---
+# --- forms that are not documented, but accepted by `claude_agent_sdk` ---
 
-# Its rule: a value that it does not know is a string, and a schema that it does not know has no parameters. What
-# such a schema plainly says counts more here: `{"n": "integer"}` is an integer.
+# It treats an unknown value as a string, and an unknown schema as one without parameters. Here the evident meaning
+# of such a schema is used instead: `{"n": "integer"}` is an integer.
 _TYPES: Final[dict[str, type]] = {
     "string": str,
     "integer": int,
@@ -342,19 +334,22 @@ _TYPES: Final[dict[str, type]] = {
     "list": list,
     "dict": dict,
 }
-_SAYS_ITS_TYPE: Final = {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"}
+_TYPE_KEYWORDS: Final = {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"}
 
 
 def read_other_form(schema: Any) -> tuple[Any, str] | None:
-    """Return the schema in a documented form, and what it was taken for; None if it has none."""
+    """Convert a schema of an undocumented form to a documented one; None if that is not possible.
+
+    Returns it with a text that says how the schema was understood.
+    """
     if not isinstance(schema, dict):
-        told = f"{show_value(schema)} is not a schema, so the tool takes any arguments"
-        return None if is_typeddict(schema) else ({}, told)
+        note = f"{show_value(schema)} is not a schema, so the tool takes any arguments"
+        return None if is_typeddict(schema) else ({}, note)
     kind = schema.get("type")
     if "properties" in schema and isinstance(kind, list) and "object" in kind:
-        return {**schema, "type": "object"}, f'its "type" is {show_value(kind)} and counts as "object"'
-    has_mistake = "properties" in schema and isinstance(kind, str)  # it is a JSON schema
-    if has_mistake or not all(isinstance(name, str) for name in schema):
+        return {**schema, "type": "object"}, f'its "type" is {show_value(kind)} and is treated as "object"'
+    is_json_schema = "properties" in schema and isinstance(kind, str)  # with a mistake in it
+    if is_json_schema or not all(isinstance(name, str) for name in schema):
         return None
     return _read_parameters(schema)
 
@@ -363,16 +358,16 @@ def _read_parameters(schema: dict[str, Any]) -> tuple[Any, str] | None:
     odd = [name for name, given in schema.items() if not _is_documented(name, given)]
     if not odd:
         return None
-    told = f"{odd[0]!r} is {show_value(schema[odd[0]])}, which is not a type"
+    note = f"{odd[0]!r} is {show_value(schema[odd[0]])}, which is not a type"
     if all(isinstance(given, dict) for given in schema.values()):
         properties = {
-            name: given if _SAYS_ITS_TYPE & given.keys() else {"type": "string", **given}
+            name: given if _TYPE_KEYWORDS & given.keys() else {"type": "string", **given}
             for name, given in schema.items()
         }
         form = {"type": "object", "properties": properties, "required": list(properties)}
-        return form, f"{told}, and counts as the property of a JSON schema"
+        return form, f"{note}, and is treated as the property of a JSON schema"
     read = {name: _read_type(given) if name in odd else given for name, given in schema.items()}
-    return read, f"{told}, and counts as {getattr(read[odd[0]], '__name__', 'str')}"
+    return read, f"{note}, and is treated as {getattr(read[odd[0]], '__name__', 'str')}"
 
 
 def _is_documented(name: str, given: Any) -> bool:
@@ -384,7 +379,7 @@ def _is_documented(name: str, given: Any) -> bool:
 
 
 def _read_type(given: Any) -> Any:
-    """The type that a value says: by its name, by a property of a JSON schema, or else a string."""
+    """Return the type that a value means: by its name, as a property of a JSON schema, or else a string."""
     if isinstance(given, dict):
         kind = _TYPES.get(str(given.get("type")), str)
         about = given.get("description")

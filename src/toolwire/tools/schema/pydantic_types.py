@@ -2,8 +2,8 @@
 
 Owns the validator and JSON schema that are made from annotations, the differences of that schema from Pydantic's
 own, and the texts of Pydantic's errors. Arguments are validated as JSON, not as Python values: then a string can be
-a date and a value an enum member, in unions and strict models too, and only JSON values are accepted. It must not
-know signatures.
+a date and a value an enum member, in unions and strict models too, and only JSON values are accepted. Must not know
+signatures.
 """
 
 import collections.abc
@@ -56,9 +56,9 @@ BUILD_ERRORS: Final = (
     AttributeError,
     RecursionError,
 )
-# The end of a message of Pydantic that describes the value, which is shown anyway.
+# The end of Pydantic's messages that describes the value, which is shown anyway.
 _REASON: Final = late_pattern(r", (unable to |got a ).*", re.DOTALL)
-_MAX_NAMED: Final = 1_000  # errors that are all described
+_MAX_NAMED: Final = 1_000  # beyond this number of errors, only some are described
 _OF_WHOLE_LISTS: Final = ("too_short",)  # errors that a list may have because it was cut
 _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument", "unexpected_positional_argument")
 
@@ -121,7 +121,7 @@ def build(
 
 
 def open_form(given: Any) -> TypedParameters:
-    """Compile a dict of names to types, or a class. Unknown arguments are accepted."""
+    """Compile a dict from names to types, or a class. Unknown arguments are accepted."""
     if isinstance(given, dict):
         return build(
             "arguments", {name: readable(annotation) for name, annotation in given.items()}, closed=False
@@ -226,7 +226,7 @@ def gist(error: BaseException) -> str:
     """Return the most useful line of an error, without Pydantic's advice to authors of models."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if unknown := _NO_SCHEMA.match(lines[0]):
-        return f"{unknown['name']} is a class that JSON has no form for"
+        return f"{unknown['name']} is a class that has no JSON form"
     return (
         lines[-1 if isinstance(error, SchemaError) else 0]
         .partition(". Set `arbitrary_types_allowed")[0]
@@ -475,7 +475,7 @@ class Generator(GenerateJsonSchema):
         return False
 
     def emit_warning(self, kind: Any, detail: str) -> None:
-        """Refuse a union branch that has no schema. A default that is not JSON is just not shown."""
+        """Refuse a union branch that has no schema. A default that is not JSON is left out of the schema."""
         if kind == "skipped-choice":
             raise PydanticInvalidForJsonSchema(detail)
 
@@ -515,8 +515,9 @@ class Generator(GenerateJsonSchema):
     def _of_class(self, result: JsonSchemaValue, cls: type[Any], config: Any) -> JsonSchemaValue:
         """Adapt the schema of a class with fields. `config` is None for a class without settings."""
         settings = config or {}
-        if "title" not in settings and "model_title_generator" not in settings:
-            _drop_title(result, cls)
+        own_title = "title" in settings or "model_title_generator" in settings
+        if not own_title and result.get("title") == cls.__name__:
+            del result["title"]
         if "properties" in result:
             extra = settings.get("extra")
             self.lenient |= extra in ("allow", "ignore")
@@ -525,12 +526,6 @@ class Generator(GenerateJsonSchema):
                 result.setdefault("additionalProperties", False)
             _describe(result["properties"], cls)
         return _sort_keys(result)
-
-
-def _drop_title(result: JsonSchemaValue, cls: type[Any]) -> JsonSchemaValue:
-    if result.get("title") == cls.__name__:
-        del result["title"]
-    return result
 
 
 def _describe(properties: dict[str, Any], cls: type[Any]) -> None:

@@ -2,7 +2,7 @@
 
 Owns the inspection of a callable in all its forms (functions, bound methods, partials, objects with `__call__`,
 decorated ones), of its annotations wherever they were written, of its defaults, of the parameter that takes the
-context, and of its docstring. `pydantic_types` makes the schemas. It calls no function, and must not know servers.
+context, and of its docstring. `pydantic_types` makes the schemas. Calls no function, and must not know servers.
 """
 
 import collections.abc
@@ -68,7 +68,7 @@ class Signature(Record):
     """The positional-only parameters, in order, with their defaults."""
 
     def arguments_for(self, values: dict[str, Any], context: Any) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments to call the function with. It uses its own defaults for those that are missing."""
+        """Return the arguments to call the function with. Missing ones get the function's own defaults."""
         if self.context_parameter is not None:
             values = {**values, self.context_parameter: context}
         if not self.positional:
@@ -154,7 +154,9 @@ def _resolve_annotation(parameter: inspect.Parameter, source: "Source", context_
     if isinstance(parameter.default, FieldInfo):  # written as in FastAPI: x: int = Field(3, ge=1)
         hint = with_metadata(hint, parameter.default)
     elif parameter.default is not _EMPTY and has_default(hint):
-        hint = with_metadata(hint, Field(default=parameter.default))  # the later one, which Python uses
+        hint = with_metadata(
+            hint, Field(default=parameter.default)
+        )  # overrides the Field's default, as in the function itself
     return nullable(hint) if _default_of(parameter) is None else hint
 
 
@@ -167,7 +169,7 @@ def _default_of(parameter: inspect.Parameter) -> Any:
 
 
 def _is_named_context(parameter: inspect.Parameter) -> bool:
-    """True for `context` or `ctx` without an annotation and a default: nobody means the model to fill it in."""
+    """True for `context` or `ctx` without an annotation and a default: it is not meant for the model."""
     unset = parameter.annotation is _EMPTY and parameter.default is _EMPTY
     return unset and parameter.name in ("context", "ctx")
 
@@ -186,7 +188,7 @@ def _build(
     tool: str,
     parameters: list[inspect.Parameter],
     annotations: dict[str, Any],
-    said: collections.abc.Mapping[str, str],
+    descriptions: Mapping[str, str],
 ) -> TypedParameters:
     optional = {
         each.name
@@ -196,8 +198,8 @@ def _build(
     built = build(tool, annotations, optional)
     # In the order of the parameters; the keys may be aliases.
     for parameter, shown in zip(parameters, built.json_schema["properties"].values(), strict=True):
-        if parameter.name in said:
-            shown.setdefault("description", said[parameter.name])
+        if parameter.name in descriptions:
+            shown.setdefault("description", descriptions[parameter.name])
         if "default" not in shown:
             shown.update(_default_schema(parameter, annotations[parameter.name]))
     return built
@@ -228,7 +230,7 @@ def _return_type(source: "Source") -> Any:
 
 
 def _describes_fields(schema: dict[str, Any]) -> bool:
-    """True if a schema describes the fields of an object, which that of dict[str, Any] does not."""
+    """True if a schema describes the fields of an object; that of dict[str, Any] does not."""
     return "properties" in schema or isinstance(schema.get("additionalProperties"), dict)
 
 
@@ -280,7 +282,7 @@ class Source(Record):
 
 
 def source_of(given: Any) -> Source:
-    """Inspect a callable. `DefinitionError` if it is not one, or its parameters cannot be known."""
+    """Inspect a callable. `DefinitionError` if it is not one, or its parameters cannot be found."""
     if isinstance(given, classmethod):
         raise DefinitionError("a classmethod needs its class: use Class.method, after the class is defined")
     if isinstance(given, staticmethod):
