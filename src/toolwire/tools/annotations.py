@@ -1,6 +1,6 @@
 """`ToolAnnotations`: MCP's hints about a tool, and any others. A plain dict works as well.
 
-Loads `mcp`, so it is loaded when it is first used.
+Imports `mcp`, so this module is only loaded when the class is first used.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ __all__ = ["ToolAnnotations"]
 class ToolAnnotations(types.ToolAnnotations, extra="allow"):
     """Hints about a tool, in MCP's spelling (`readOnlyHint`) or in Python's (`read_only_hint`).
 
-    Names that MCP does not define are kept and sent too. `maxResultSizeChars` is one that the CLI knows: the
-    longest result that it gives to the model whole.
+    Names that MCP does not define are kept and sent too. One of them is for the CLI: `maxResultSizeChars`, the
+    length of the longest result that it gives to the model whole.
     """
 
     maxResultSizeChars: int | None = None  # noqa: N815 - as the official class has it
@@ -26,7 +26,7 @@ class ToolAnnotations(types.ToolAnnotations, extra="allow"):
     @model_validator(mode="before")
     @classmethod
     def _use_wire_names(cls, given: Any) -> Any:
-        """Spell the hints as MCP does. One that is given in both ways counts as MCP spells it."""
+        """Convert the names of hints to MCP's spelling, which wins if a hint is given in both."""
         if not isinstance(given, Mapping):
             return given
         wire = set(map(to_camel, cls.model_fields))  # fields have MCP's names in mcp 1.x, Python's in 2.x

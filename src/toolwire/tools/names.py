@@ -1,6 +1,6 @@
-"""What the CLI knows of a server in this process: its entry in `mcp_servers`, and how names are spelled.
+"""A server in this process as the CLI knows it: its entry in `mcp_servers`, and the spelling of names.
 
-Imports nothing of toolwire.
+Imports nothing from toolwire.
 """
 
 import re
@@ -12,7 +12,7 @@ LONGEST: Final = 128
 
 
 class McpSdkServerConfig(TypedDict):
-    """A server in this process. `instance` stays here; the CLI learns only the name and the other keys."""
+    """A server in this process. `instance` stays here; the CLI gets only the name and the other keys."""
 
     type: Literal["sdk"]
     name: str
@@ -32,7 +32,7 @@ def full_name(server: str, tool: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """Shorten the name by which the model calls a tool, for people: `mcp__calc__add` to `calc.add`."""
+    """Shorten the name by which the model calls a tool, for display: `mcp__calc__add` to `calc.add`."""
     server, _, tool = name.removeprefix("mcp__").partition("__")
     return f"{server}.{tool}" if name.startswith("mcp__") and tool else name
 
@@ -48,10 +48,10 @@ def find_name_problem(name: object) -> str | None:
     if not _LEGAL.fullmatch(name):
         return f"{name!r} has control characters"
     if not wire_name(name).strip("_"):
-        return f"{name!r} has no letter or digit that the model could call it by"
+        return f"{name!r} has no letter or digit, so the model could not call it"
     return None
 
 
-def is_too_odd(name: object) -> bool:
-    """True for a name that the CLI leaves out; others it spells in its own way, however odd."""
+def is_dropped_by_cli(name: object) -> bool:
+    """True if the CLI leaves out a tool of this name. Every other name it converts to its own spelling."""
     return not isinstance(name, str) or len(name) > LONGEST

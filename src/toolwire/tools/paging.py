@@ -12,7 +12,7 @@ from toolwire.tools.results.to_json import plain
 SIZE: Final = 1_000
 """Entries on one page."""
 _DIGITS: Final = 9  # of a cursor
-_SHOWN: Final = 100  # characters of a cursor that we never gave
+_SHOWN: Final = 100  # characters of an unknown cursor in an error
 
 Page = tuple[dict[str, Any], orjson.Fragment]
 """A page as a dict, and as bytes."""
@@ -45,11 +45,11 @@ class Pages:
         return make_pages(self._key, [each.definition for each in items])
 
     def install(self, pages: list[Page]) -> None:
-        """Use these pages, because the items have changed to theirs. The caller holds the lock."""
+        """Use pages that were made from the present items. The caller holds the lock."""
         self._pages = pages
 
     def page(self, cursor: Any) -> Page:
-        """Return one page. KeyError for a cursor that is not one of ours."""
+        """Return one page. KeyError for an unknown cursor."""
         with self._lock:
             if self._pages is None:
                 self._pages = make_pages(self._key, [each.definition for each in self._items.values()])
@@ -58,7 +58,7 @@ class Pages:
 
 
 def find_page(pages: list[Page], cursor: Any) -> Page:
-    """Return the page of a cursor, None for the first. KeyError for a cursor that is not one of ours."""
+    """Return the page of a cursor, which is None for the first page. KeyError for an unknown cursor."""
     if cursor is None:
         return pages[0]
     if not isinstance(cursor, str) or not cursor.isdecimal() or len(cursor) > _DIGITS:
@@ -70,7 +70,7 @@ def find_page(pages: list[Page], cursor: Any) -> Page:
 
 
 def list_page(read: Callable[[Any], Page], params: dict[str, Any], encoded: bool) -> Any:
-    """Return the page of a list that the params of a request ask for. `RpcError` for an unknown cursor."""
+    """Return the page that the params of a list request name. `RpcError` for an unknown cursor."""
     cursor = params.get("cursor")
     try:
         plain, fragment = read(cursor)
@@ -95,6 +95,6 @@ def make_page(page: dict[str, Any]) -> Page:
     """Encode a page. Works for any text and any number."""
     try:
         return page, orjson.Fragment(orjson.dumps(page))
-    except TypeError:  # a text that UTF-8 cannot carry, a number over 64 bits
+    except TypeError:  # a string that is not valid UTF-8, or an integer over 64 bits
         clean, text = plain(page)
         return clean, orjson.Fragment(text.encode())

@@ -1,8 +1,7 @@
 """`ToolServer`: a registry of tools, resources and prompts that any number of clients can be connected to.
 
 Owns the tools, the connections that are notified of a change, and the lifespan; resources and prompts have
-registries of their own. Messages are answered in `dispatch`. It must not know who is on the other side of a
-connection.
+registries of their own. Messages are answered in `dispatch`. Must not know what kind of client is connected.
 """
 
 import threading
@@ -59,18 +58,18 @@ class Lifespan:
         return self._ready.is_set and self.error is None
 
     def start(self) -> None:
-        """Start to enter the context manager."""
+        """Start entering the context manager, in a task."""
         self._task = spawn(self._run)
 
     async def wait(self) -> Any:
-        """Wait until it is entered, and return the state. Raises what entering raised."""
+        """Wait until it is entered, and return the state. Raises the exception of entering it, if there was one."""
         await self._ready.wait()
         if self.error is not None:
             raise self.error
         return self.state
 
     async def aclose(self) -> None:
-        """Exit it, in bounded time. If it is not entered yet, that is cancelled."""
+        """Exit the context manager, in bounded time. If it is still being entered, that is cancelled."""
         self._stop.set(None)
         if not self._ready.is_set and self._task is not None:
             self._task.cancel()
@@ -89,7 +88,7 @@ class Lifespan:
                 await self._stop.wait()
         except BaseException as error:
             if not is_failure(error):
-                self.error = self.error or RuntimeError("it was cancelled")
+                self.error = self.error or RuntimeError("its start was cancelled")
                 raise
             if self._ready.is_set:
                 logger.exception("closing the lifespan failed")
@@ -117,8 +116,8 @@ class ToolServer(Toolset, Generic[S]):
             \"\"\"Add two numbers.\"\"\"
             return a + b
 
-    Give it to `ClaudeAgentOptions(mcp_servers={"calc": calc})`. All may be added and removed at any time, from
-    any thread: connected clients are notified once per batch of changes.
+    Give it to `ClaudeAgentOptions(mcp_servers={"calc": calc})`. Tools, resources and prompts may be added and
+    removed at any time, from any thread: connected clients are notified once per batch of changes.
     """
 
     def __init__(
@@ -138,11 +137,11 @@ class ToolServer(Toolset, Generic[S]):
     ) -> None:
         """Make a server.
 
-        `instructions` tell the model what the server is for. `state` is handed to every tool as `context.state`;
-        `lifespan(server)` makes it when the first client connects and cleans up after the last. `always_load`
-        shows all tools to the model at once, even if the CLI would have it search. `timeout` (seconds) is for tools
-        that have none of their own. `workers` limits how many sync tools run at once. `debug` puts the trace of a
-        failed tool into the result's `_meta`.
+        `instructions` tell the model what the server is for. Every tool gets `state` as `context.state`;
+        `lifespan(server)` creates it when the first client connects, and cleans up after the last one.
+        `always_load` shows all tools to the model at once, even if the CLI would have it search for tools.
+        `timeout` (seconds) is for tools without their own. `workers` limits how many sync tools run at once.
+        `debug` adds the traceback of a failed tool to the result's `_meta`.
         """
         if (problem := find_name_problem(name)) is not None:
             raise ToolDefinitionError(f"server: {problem}")
@@ -179,7 +178,7 @@ class ToolServer(Toolset, Generic[S]):
 
     @property
     def tools(self) -> Mapping[str, "Tool[Any]"]:
-        """The tools by name; a view that cannot be written to."""
+        """The tools by name; a read-only view."""
         return MappingProxyType(self._tools)
 
     @overload
@@ -187,7 +186,7 @@ class ToolServer(Toolset, Generic[S]):
     @overload
     def tool(self, /, *, name: str | None = None, **settings: Unpack[ToolSettings]) -> Callable[[F], F]: ...
     def tool(self, function: Any = None, /, **settings: Any) -> Any:
-        """Add a typed function as a tool, bare or with settings; the function itself stays as it is.
+        """Decorate a typed function to add it as a tool, with or without settings. Returns the function unchanged.
 
         Settings: `name`, `title`, `description`, `read_only`, `destructive`, `idempotent`, `open_world`,
         `structured`, `output_schema`, `always_load`, `search_hint`, `max_result_size_chars`, `timeout`, `inline`,
@@ -206,7 +205,7 @@ class ToolServer(Toolset, Generic[S]):
         return decorate
 
     def add(self, tool: "Tool[Any] | Callable[..., Any]", *, replace: bool = False) -> "Tool[Any]":
-        """Add a tool, or a typed function as one. A name that is taken is refused unless `replace` is set."""
+        """Add a tool, or a typed function as one. A name that is taken is an error unless `replace` is set."""
         added = _as_tool(tool)
         spelt = wire_name(added.name)
         with self._lock:
@@ -223,7 +222,7 @@ class ToolServer(Toolset, Generic[S]):
         return added
 
     def remove(self, name: str) -> "Tool[Any]":
-        """Remove a tool; running calls of it go on. KeyError if there is no tool of that name."""
+        """Remove a tool; its running calls continue. KeyError if there is no tool of that name."""
         with self._lock:
             if name not in self._tools:
                 raise KeyError(self.unknown(name))
@@ -266,7 +265,7 @@ class ToolServer(Toolset, Generic[S]):
     # Resources.
 
     def resource(self, uri: str, /, **settings: Unpack[ResourceSettings]) -> Callable[[F], F]:
-        """Serve what a typed function returns under an address; the function itself stays as it is.
+        """Decorate a typed function to serve its result under a URI. Returns the function unchanged.
 
             @server.resource("config://app")
             def config() -> dict: ...
@@ -281,7 +280,7 @@ class ToolServer(Toolset, Generic[S]):
         """
         if not isinstance(uri, str):
             raise ToolDefinitionError(
-                f"a resource needs its address: @server.resource('config://app'), got {uri!r}"
+                f"a resource needs its URI, as in @server.resource('config://app'), got {uri!r}"
             )
 
         def decorate(function: F) -> F:
@@ -298,20 +297,20 @@ class ToolServer(Toolset, Generic[S]):
         replace: bool = False,
         **settings: Unpack[ResourceSettings],
     ) -> ServedResource:
-        """Serve a function under an address, as `resource` does. A taken one is refused unless `replace` is set."""
+        """Serve a function under a URI, as `resource` does. A taken URI is an error unless `replace` is set."""
         added = make_resource(uri, function, settings)
         self.registered_resources.add(added, replace=replace)
         self._notify_changed("resources")
         return added
 
     def remove_resource(self, uri: str) -> ServedResource:
-        """Remove a resource, by its address or template. KeyError if there is no such resource."""
+        """Remove a resource, by its URI or template. KeyError if there is no such resource."""
         removed = self.registered_resources.remove(uri)
         self._notify_changed("resources")
         return removed
 
     def resource_updated(self, uri: str) -> None:
-        """Notify the clients that subscribed to a resource of its new contents. Any thread may call it."""
+        """Notify subscribed clients that a resource has changed. Any thread may call it."""
         for connection in list(self._connections):
             connection.resource_updated(uri)
 
@@ -327,10 +326,10 @@ class ToolServer(Toolset, Generic[S]):
     @overload
     def prompt(self, /, **settings: Unpack[PromptSettings]) -> Callable[[F], F]: ...
     def prompt(self, function: Any = None, /, **settings: Any) -> Any:
-        """Serve a typed function as a prompt, bare or with settings; the function itself stays as it is.
+        """Decorate a typed function to serve it as a prompt, with or without settings. Returns it unchanged.
 
-        Settings: `name`, `title`, `description`, `complete` (values for arguments: a list, or a function that
-        finds them), `icons`, `meta`, `timeout`, `inline`.
+        Settings: `name`, `title`, `description`, `complete` (values to suggest for arguments: a list, or a
+        function that returns them), `icons`, `meta`, `timeout`, `inline`.
         """
         if function is not None:
             self.add_prompt(function, **settings)
@@ -345,7 +344,7 @@ class ToolServer(Toolset, Generic[S]):
     def add_prompt(
         self, function: Callable[..., Any], *, replace: bool = False, **settings: Unpack[PromptSettings]
     ) -> ServedPrompt:
-        """Serve a function as a prompt, as `prompt` does. A taken name is refused unless `replace` is set."""
+        """Serve a function as a prompt, as `prompt` does. A taken name is an error unless `replace` is set."""
         added = make_prompt(function, settings)
         self.registered_prompts.add(added, replace=replace)
         self._notify_changed("prompts")
@@ -376,7 +375,7 @@ class ToolServer(Toolset, Generic[S]):
 
     @property
     def open_lifespan(self) -> Lifespan | None:
-        """The lifespan of the present connections."""
+        """The lifespan of the current connections; None if there is none."""
         return self._lifespan
 
     @property
@@ -385,7 +384,7 @@ class ToolServer(Toolset, Generic[S]):
         return self._state if self._lifespan is None else self._lifespan.state
 
     async def wait_until_ready(self) -> None:
-        """Wait for the lifespan to start, if there is one. Raises what its start raises."""
+        """Wait for the lifespan to start, if there is one. Raises the exception of its start, if that fails."""
         if self._lifespan is not None:
             await self._lifespan.wait()
 
@@ -416,7 +415,10 @@ class ToolServer(Toolset, Generic[S]):
 
 
 def choose_tools(tools: Iterable[Any]) -> list["Tool[Any]"]:
-    """Keep one of the tools that the CLI cannot tell apart: the last of a name, the first of a spelling."""
+    """Keep one of the tools that have the same name for the CLI, with a warning.
+
+    Of tools with equal names that is the last; of different names that the CLI spells the same, the first.
+    """
     chosen: dict[str, Tool[Any]] = {}
     for tool in map(_as_tool, tools):
         spelt = wire_name(tool.name)
@@ -433,7 +435,7 @@ def choose_tools(tools: Iterable[Any]) -> list["Tool[Any]"]:
 
 
 def _as_tool(given: Any) -> "Tool[Any]":
-    """A tool of our class, made of a function or of a tool of the official class."""
+    """Return a `Tool`: the given one, or one made from a function or from a tool of the official SDK."""
     if isinstance(given, Tool):
         return given.refresh()
     if all(hasattr(given, name) for name in ("name", "description", "input_schema", "handler")):

@@ -16,7 +16,7 @@ from toolwire._support.user_code import warn_at_user_line
 from toolwire._support.words import closest
 from toolwire.errors import ToolDefinitionError, ToolwireWarning
 from toolwire.tools.context import Context
-from toolwire.tools.names import find_name_problem, is_too_odd, wire_name
+from toolwire.tools.names import find_name_problem, is_dropped_by_cli, wire_name
 from toolwire.tools.results.to_json import BadResult
 from toolwire.tools.schema.arguments import Parameters
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 ToolPolicy = Literal["always_allow", "always_ask", "always_deny"]
-_TYPED: Final[Any] = object()  # no schema was given: the function's own types are it
+_TYPED: Final[Any] = object()  # no schema was given: the types of the function define it
 _POLICIES: Final = ("always_allow", "always_ask", "always_deny")
 _HINTS: Final = {
     "read_only": "readOnlyHint",
@@ -55,7 +55,7 @@ class SdkMcpTool(Generic[T]):
     annotations: Any = None
     """MCP annotations: `ToolAnnotations`, or a dict such as `{"readOnlyHint": True}`."""
     title: str | None = None
-    """A name to show to people."""
+    """A name to show to users."""
     output_schema: Any = None
     """A type or JSON schema: the result then is structured content that fits it."""
     always_load: bool | None = None
@@ -79,13 +79,13 @@ class SdkMcpTool(Generic[T]):
     text_mirrors_structured: bool = False
     """True: structured content holds all that the text does, so nothing is lost if only that is shown."""
     tags: Sequence[str] = ()
-    """Groups that the tool belongs to, to choose tools by and to find them."""
+    """Groups that the tool belongs to, for choosing and finding tools."""
     typed: Any = field(default=None, repr=False, compare=False)
     """The signature of a typed function; None for a handler that takes a dict."""
 
     def __post_init__(self) -> None:
         if (problem := find_name_problem(self.name)) is not None:
-            if is_too_odd(self.name):
+            if is_dropped_by_cli(self.name):
                 raise ToolDefinitionError(f"tool {self.name!r}: {problem}")
             warn_at_user_line(
                 f"tool {self.name!r}: {problem}. The CLI calls it {wire_name(self.name)!r}.", ToolwireWarning
@@ -126,9 +126,9 @@ class SdkMcpTool(Generic[T]):
         return self.name, self.description, self.input_schema, self.handler, self.annotations
 
     def refresh(self) -> "SdkMcpTool[T]":
-        """Return the tool itself, or one made anew if an official field was set after it was made.
+        """Return this tool, or a new one if an official field was changed after it was made.
 
-        Libraries that trace tools do so, to call a handler of their own.
+        Tracing libraries do that, to call a handler of their own.
         """
         now = self._list_official_fields()
         same = all(one is other for one, other in zip(now, self._made_of, strict=True))
@@ -193,7 +193,7 @@ def _compile_parameters(tool: "Tool[Any]") -> Parameters:
     if tool.typed is not None:
         parameters: Parameters = tool.typed.parameters
         return parameters
-    from toolwire.tools.schema.json_schema import from_official, read_other_form  # noqa: PLC0415 - as below
+    from toolwire.tools.schema.json_schema import from_official, read_other_form  # noqa: PLC0415 - not for typed functions
 
     try:
         return from_official(tool.input_schema)
@@ -201,23 +201,21 @@ def _compile_parameters(tool: "Tool[Any]") -> Parameters:
         problem = ToolDefinitionError(f"tool {tool.name!r}: {error}")
         if (other := read_other_form(tool.input_schema)) is None:
             raise problem from error
-        schema, told = other
+        schema, note = other
         try:
             parameters = from_official(schema)
         except ToolDefinitionError:
             raise problem from error
-        warn_at_user_line(f"the input_schema of tool {tool.name!r}: {told}.", ToolwireWarning)
+        warn_at_user_line(f"the input_schema of tool {tool.name!r}: {note}.", ToolwireWarning)
         return parameters
 
 
 def _takes_context(handler: Any) -> bool:
-    """True if a handler that takes a dict takes the context too."""
-    if type(handler) is FunctionType and not vars(handler):  # neither wraps another nor has a signature set
-        code, defaults = handler.__code__, handler.__defaults__
-        if (
-            defaults is None
-        ):  # most of them, and of ten thousand tools the signatures would take half a second
-            return code.co_argcount > 1
+    """True if a handler that takes a dict also takes the context."""
+    # The usual case, a function that neither wraps another nor has a signature or defaults set, is decided by its
+    # code: to inspect the signatures of ten thousand tools would take half a second.
+    if type(handler) is FunctionType and not vars(handler) and handler.__defaults__ is None:
+        return handler.__code__.co_argcount > 1
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature
@@ -296,7 +294,7 @@ class _SchemaOutput:
 
 
 class ToolSettings(TypedDict, total=False):
-    """The settings of a tool that is made of a typed function: hints for the client, and fields of `Tool`."""
+    """The settings of a tool that is made from a typed function: hints for the client, and fields of `Tool`."""
 
     title: str | None
     description: str | None
@@ -365,11 +363,11 @@ def _check_settings(given: dict[str, Any], annotations: Any) -> dict[str, Any]:
     unknown = settings.keys() - {each.name for each in fields(SdkMcpTool)}
     if unknown:
         known = ToolSettings.__annotations__
-        told = [
+        names = [
             f"{name} (did you mean {near}?)" if (near := closest(name, known)) else name
             for name in sorted(unknown)
         ]
-        raise ToolDefinitionError(f"a tool has no setting {', '.join(told)}")
+        raise ToolDefinitionError(f"a tool has no setting {', '.join(names)}")
     return settings
 
 
@@ -390,7 +388,7 @@ def tool(
     annotations: Any = None,
     **settings: Any,
 ) -> Any:
-    """Make a tool of a function.
+    """Make a tool from a function.
 
     - `@tool` on a typed function: schema and descriptions come from its signature and docstring.
     - `@tool(name="...", read_only=True, ...)`: the same, with settings.
