@@ -1,7 +1,7 @@
 """The ways in which `paid_api.py` can misbehave: a named fault for every point of a request.
 
-A fault waits in `api.faults` until a request on its path meets it. Those in BEFORE strike before anything is
-bought; those in AFTER when the money has been taken and only the reply can still go wrong.
+A fault stays in `api.faults` until a request to its path triggers it. Those in BEFORE happen before anything is
+bought; those in AFTER happen when the money has been taken and only the reply can still go wrong.
 """
 
 import json
@@ -31,15 +31,15 @@ class Fault:
     size: int = 50_000_000
 
     def __post_init__(self) -> None:
-        """A typing mistake in a fault would make a test that tests nothing."""
+        """Refuse an unknown kind: a test with a misspelled fault would test nothing."""
         if self.kind not in (known := BEFORE | AFTER | {"reset_on_connect"}):
             raise ValueError(f"There is no fault {self.kind!r}. Known: {', '.join(sorted(known))}")
 
 
 def strike(fault: Fault, handler: BaseHTTPRequestHandler, closing: Event, reply: bytes) -> bool:
-    """Do what the fault does. False if the request goes on as if nothing had been."""
+    """Carry out a fault. Returns False if the request then continues normally."""
     if fault.kind.startswith("hang"):
-        # Then it buys or answers all the same, though the caller may have gone: that is what real servers do.
+        # Then it buys or replies all the same, though the caller may have disconnected, as real servers do.
         return closing.wait(fault.seconds)
     if fault.kind.startswith("reset"):
         reset(handler)
@@ -56,7 +56,7 @@ def strike(fault: Fault, handler: BaseHTTPRequestHandler, closing: Event, reply:
 
 
 def spoil(fault: Fault, handler: BaseHTTPRequestHandler, closing: Event, reply: bytes) -> None:
-    """Send a reply that has been paid for, but not as it should be."""
+    """Send the reply to a purchase that was charged, with a defect."""
     if fault.kind == "half_reply":
         send(handler, 200, reply, cut=len(reply) // 2)
         reset(handler)
@@ -71,13 +71,13 @@ def spoil(fault: Fault, handler: BaseHTTPRequestHandler, closing: Event, reply: 
         for byte in reply:
             if not closing.wait(fault.seconds):
                 handler.wfile.write(bytes([byte]))
-    else:  # close_idle: the reply is good and promises to keep the connection, which then ends
+    else:  # close_idle: the reply is good and announces keep-alive, but the connection is closed
         send(handler, 200, reply)
         handler.close_connection = True
 
 
 def reset(handler: BaseHTTPRequestHandler) -> None:
-    """End the connection the rude way: the caller sees "connection reset", not an orderly end."""
+    """Reset the connection, instead of closing it in an orderly way."""
     handler.close_connection = True
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     os.close(handler.connection.detach())

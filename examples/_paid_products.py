@@ -1,4 +1,4 @@
-"""What `paid_api.py` sells: a few real tools, broken entries as real catalogues have them, and made-up ones."""
+"""The products of `paid_api.py`: a few working tools, broken entries as in real catalogues, and made-up ones."""
 
 import hashlib
 import time
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class Product:
-    """One tool on sale. `run` takes the parameters and returns what was paid for."""
+    """One tool on sale. `run` takes the parameters and returns the result."""
 
     name: str
     description: str
@@ -22,23 +22,23 @@ class Product:
     """Prices by the parameter `action`."""
 
     def cost(self, parameters: dict[str, Any]) -> Decimal:
-        """What a call takes, in dollars."""
+        """Return the price of a call, in dollars."""
         price = self.actions.get(str(parameters.get("action")), self.price)
         return Decimal(str(price)) if isinstance(price, float) else Decimal(0)
 
     @property
     def id(self) -> str:
-        """As in the real catalogue, an id that says nothing."""
+        """An opaque id, as in the real catalogue."""
         return hashlib.sha256(self.description.encode()).hexdigest()[:24]
 
 
 def needs(**properties: Any) -> dict[str, Any]:
-    """An object schema in which everything is required."""
+    """Return an object schema in which everything is required."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 def takes(**properties: Any) -> dict[str, Any]:
-    """An object schema in which nothing is required."""
+    """Return an object schema in which nothing is required."""
     return {"type": "object", "properties": properties}
 
 
@@ -69,7 +69,7 @@ BROKEN = [
 
 
 def on_sale(entries: int, *, broken: bool) -> Iterator[Product]:
-    """The real tools, then broken ones if wanted, then as many made-up ones as it takes."""
+    """Yield the working tools, then broken ones if requested, then made-up ones up to the number of entries."""
     few = REAL + (BROKEN if broken else [])
     yield from (Product(**vars(product)) for product in few)
     for n in range(len(few), entries):

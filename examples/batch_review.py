@@ -1,4 +1,4 @@
-"""Many runs as a batch: a budget, typed results, and a second start that goes on where the first one was.
+"""Many runs as a batch: a budget, typed results, and a second start that continues where the first one stopped.
 
 Runs offline: the real CLI, with a scripted model on loopback. Without `environment` it uses your own account.
 """
@@ -15,7 +15,7 @@ from toolwire.testing import ClaudeEnvironment, ScriptedModel, answer
 
 
 class Verdict(BaseModel):
-    """What a review says."""
+    """The result of a review."""
 
     ok: bool
     why: str

@@ -1,4 +1,4 @@
-"""A calculator: four functions, and a division by zero that Claude hears about."""
+"""A calculator: four functions, and a division by zero, which Claude gets as an error."""
 
 from offline import converse, main
 

@@ -1,6 +1,6 @@
-"""A catalogue of paid tools: every product of a REST API is a tool of its own, and the budget is a hard one.
+"""A catalogue of paid tools: every product of a REST API is a tool of its own, and the budget is a hard limit.
 
-The API is the sample one of `paid_api.py`, on this machine. With AgentPMT's it would be the token and no more:
+The API is the sample API of `paid_api.py`, on this machine. For AgentPMT's own API only the token is needed:
 
     AGENT_PAYMENT_TOKEN=... toolwire serve catalog:agentpmt --budget 5
 """
@@ -21,13 +21,13 @@ from toolwire.testing import call, say
 PROMPT = "What is the weather in Ulm, and in Oslo?"
 SCRIPT = [
     call("mcp__shop__weather", city="Ulm"),
-    call("mcp__shop__weather", city="Oslo"),  # the second cent is more than the budget has left
+    call("mcp__shop__weather", city="Oslo"),  # costs another cent, which is more than the budget has left
     say("Ulm is clear, at 21 degrees. For Oslo the budget does not reach."),
 ]
 
 
 async def shopping(folder: Path) -> None:
-    """Buy once, be stopped once, and look at the books."""
+    """Buy once, be stopped once, and show the ledger."""
     async with PaidApi() as api:
         environ = {"AGENT_PAYMENT_TOKEN": "any token will do", "AGENT_PAYMENT_BASE_URL": api.url}
         ledger = folder / "ledger.db"
@@ -38,7 +38,7 @@ async def shopping(folder: Path) -> None:
             claude(SCRIPT, mcp_servers={"shop": shop}, allowed_tools=["mcp__shop"]) as options,
             ClaudeSDKClient(options) as client,
         ):
-            status = await shop.loaded()  # the tools come behind the handshake
+            status = await shop.loaded()  # the tools are loaded after the handshake
             print(f"{status.fetched} entries fetched, {status.registered} tools registered")
             print(f"You: {PROMPT}")
             since = time.monotonic()

@@ -21,7 +21,7 @@ class Email:
 
 
 class Mailbox:
-    """The application's own object; tools work on it while the rest of the program does."""
+    """The application's own object, which the tools and the rest of the program share."""
 
     def __init__(self) -> None:
         self.emails = [

@@ -1,7 +1,7 @@
-"""Everything that MCP knows, in one server: what the official conformance suite asks for.
+"""All features of MCP in one server, as the official conformance suite needs them.
 
 `toolwire serve examples/everything.py:server --http` serves it, and `make conformance` runs the suite against it.
-Run as it is, it holds a conversation like the other examples.
+Run as a script, it holds a conversation like the other examples.
 """
 
 from collections.abc import Awaitable
@@ -44,7 +44,7 @@ def test_audio_content() -> Audio:
 
 @server.tool(read_only=True)
 def test_embedded_resource() -> Resource:
-    """Return a document that travels with the result."""
+    """Return a document inside the result."""
     return Resource(
         "test://embedded-resource", text="This is an embedded resource content.", mime_type="text/plain"
     )
@@ -61,16 +61,16 @@ def test_multiple_content_types() -> list[str | Image | Resource]:
 
 @server.tool(read_only=True)
 def test_error_handling() -> str:
-    """Fail, always."""
+    """Always fail."""
     raise ToolError("This tool intentionally returns an error for testing")
 
 
-# Tools that talk while they run.
+# Tools that send notifications while they run.
 
 
 @server.tool(read_only=True)
 async def test_tool_with_logging(context: Context) -> str:
-    """Log three lines on the way."""
+    """Log three lines while it runs."""
     context.log("Tool execution started")
     await anyio.sleep(0.05)
     context.log("Tool processing data")
@@ -81,14 +81,14 @@ async def test_tool_with_logging(context: Context) -> str:
 
 @server.tool(read_only=True)
 def test_logging_tool(context: Context) -> str:
-    """Log one line, for those who asked for the log."""
+    """Log one line, for clients that have set a log level."""
     context.log("Only for clients that set a level")
     return "Logged once."
 
 
 @server.tool(read_only=True)
 async def test_tool_with_progress(context: Context) -> str:
-    """Say how far it is, three times."""
+    """Report progress three times."""
     context.progress(0, 100)
     await anyio.sleep(0.05)
     context.progress(50, 100)
@@ -99,17 +99,17 @@ async def test_tool_with_progress(context: Context) -> str:
 
 @server.tool(read_only=True)
 async def test_reconnection(context: Context) -> str:
-    """Hang up in mid-call; the result waits for the client to come back."""
+    """Close the stream during the call; the client gets the result when it reconnects."""
     await context.close_stream()
     await anyio.sleep(0.1)
     return "Reconnection test completed successfully"
 
 
-# Tools that ask the client: its model, its user, its folders.
+# Tools that send requests to the client: to its model, to its user, for its folders.
 
 
 class Account(BaseModel):
-    """What a user is asked for."""
+    """The data that the user is asked for."""
 
     username: str = Field(description="User's response")
     email: str = Field(description="User's email address")
@@ -127,7 +127,7 @@ async def test_sampling(prompt: str, context: Context) -> str:
 
 @server.tool
 async def test_elicitation(message: str, context: Context) -> str:
-    """Ask the user who they are.
+    """Ask the user for name and email.
 
     Args:
         message: What the user is shown
@@ -228,7 +228,7 @@ server.add(contact)
 def test_custom_header(
     region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})],
 ) -> str:
-    """Take a parameter that a proxy may read, as it also travels as a header.
+    """Take a parameter that is also sent as a header, so that a proxy may read it.
 
     Args:
         region: Where to look
@@ -264,8 +264,8 @@ def test_trigger_prompt_change() -> str:
     return "Added."
 
 
-# Questions that survive a stateless server. A key names a question, so that its answer is known again when the
-# client repeats the call with it.
+# Requests to a stateless client. A key identifies a request, so that its response is recognised when the client
+# repeats the call with it.
 
 
 class Name(BaseModel):
@@ -287,7 +287,7 @@ class Consent(BaseModel):
 
 
 async def together(*questions: Awaitable[Any]) -> list[Any]:
-    """Ask all at once."""
+    """Send all requests at the same time."""
     answers: list[Any] = [None] * len(questions)
 
     async def wait(number: int, question: Awaitable[Any]) -> None:
@@ -301,7 +301,7 @@ async def together(*questions: Awaitable[Any]) -> list[Any]:
 
 @server.tool
 async def test_missing_capability(context: Context) -> str:
-    """Need a model, which not every client has."""
+    """Ask the client's model, which not every client has."""
     return (await context.sample("Are you there?", max_tokens=10)).text
 
 
@@ -333,14 +333,14 @@ async def test_input_required_result_list_roots(context: Context) -> str:
 
 @server.tool
 async def test_input_required_result_request_state(context: Context) -> str:
-    """Ask, and find one's own state again in the second round."""
+    """Ask, and get the same state back in the second round."""
     answer = await context.elicit("Please confirm", Consent, key="confirm")
     return f"state-ok, {answer.action}"
 
 
 @server.tool
 async def test_input_required_result_tampered_state(context: Context) -> str:
-    """Ask, and never reach the second round with a state that somebody changed."""
+    """Ask, and never reach the second round with a state that was tampered with."""
     answer = await context.elicit("Please confirm", Consent, key="confirm")
     return f"Untouched, {answer.action}"
 
@@ -366,7 +366,7 @@ async def test_input_required_result_multi_round(context: Context) -> str:
 
 @server.tool
 async def test_input_required_result_capabilities(context: Context) -> str:
-    """Ask whom the client can reach, and nobody else."""
+    """Send only requests that the client supports."""
     questions: list[Awaitable[Any]] = []
     if context.client_supports("elicitation"):
         questions.append(context.elicit("What is your name?", Name, key="user_name"))
@@ -392,7 +392,7 @@ def static_binary() -> bytes:
 
 @server.resource("test://watched-resource", name="watched-resource", mime_type="text/plain")
 def watched() -> str:
-    """A text that one may subscribe to."""
+    """A text that clients may subscribe to."""
     return "Watched resource content."
 
 

@@ -21,7 +21,7 @@ def greet(name: str, formal: bool = False) -> str:
 
 @tool("farewell", "Say goodbye", {"name": str})
 async def farewell(args: dict[str, Any]) -> dict[str, Any]:
-    """Written for the official SDK, and unchanged."""
+    """Say goodbye. This is unchanged code for the official SDK."""
     return {"content": [{"type": "text", "text": f"Goodbye, {args['name']}."}]}
 
 

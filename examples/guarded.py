@@ -24,7 +24,7 @@ def transfer(to: str, amount: float) -> str:
 
 @hooks.pre_tool_use("mcp__bank__.*")
 def note(event: PreToolUseHookInput) -> None:
-    """Write down every call, before it is decided on."""
+    """Print every call, before the policy decides."""
     print(f"  hook: {event['tool_name']} {event['tool_input']}")
 
 

@@ -14,7 +14,7 @@ SCRIPT = [say("I will remember."), say("You said that the key is under the mat."
 
 
 async def remember(folder: Path) -> None:
-    """Talk, search, and go on from what was found."""
+    """Talk, search, and continue the session that was found."""
     store = SQLiteSessionStore(folder / "sessions.db")
     async with claude(SCRIPT, session_store=store) as options:
         print("You: The key is under the mat.")

@@ -1,4 +1,4 @@
-"""Everything at once, with bad input: what Claude is told when a call cannot be carried out.
+"""Everything at once, with bad input: the errors that Claude gets when a call cannot be carried out.
 
 A typed server, a foreign one of the `mcp` package, wrong arguments, an unknown tool, a tool that fails, one that
 takes too long, and a tool that appears while the conversation runs.

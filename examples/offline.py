@@ -1,7 +1,7 @@
-"""What the examples share: a conversation with no key and no network, and messages shown as they come.
+"""Shared by the examples: a conversation without a key and without a network, whose messages are printed.
 
-Each example runs as it is (`python examples/calculator.py`): the real Claude Code CLI, and a scripted model in
-place of Claude. With `--live` the CLI, key and model are your own.
+Each example runs as it is (`python examples/calculator.py`): it uses the real Claude Code CLI, with a scripted
+model in place of Claude. With `--live` it uses your own CLI, key and model.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ LIVE = "--live" in sys.argv
 
 @asynccontextmanager
 async def claude(script: Iterable[Any], **options: Any) -> AsyncIterator[ClaudeAgentOptions]:
-    """Options for a conversation: scripted, or with `--live` your own Claude."""
+    """Yield the options for a conversation: scripted, or with `--live` with your own Claude."""
     if LIVE:
         print("Your own CLI, key and model.\n")
         yield ClaudeAgentOptions(**options)
@@ -44,7 +44,7 @@ async def claude(script: Iterable[Any], **options: Any) -> AsyncIterator[ClaudeA
 
 
 def show(message: Message | Any, since: float) -> None:
-    """One line for each thing that happens."""
+    """Print a line for each text, call, result and notification in a message."""
     for line in _lines(message):
         print(f"{time.monotonic() - since:6.2f} s  {line}")
 
@@ -81,7 +81,7 @@ def _text(content: Any) -> str:
 
 
 async def converse(prompt: str, script: Iterable[Any], **options: Any) -> None:
-    """Ask once, and show what comes."""
+    """Send a prompt, and show the messages."""
     async with claude(script, **options) as given:
         print(f"You: {prompt}")
         since = time.monotonic()

@@ -1,9 +1,9 @@
 """A small paid API on loopback: real HTTP, real prices, a ledger of its own, and faults on demand.
 
-It speaks as AgentPMT does: `GET /products/fetch` lists what there is, `POST /products/purchase` runs a tool
-and takes the money, `GET /credits/balance` tells what is left. With a bearer token it counts in credits (100 are a
-dollar) and takes orders by `name`; with the two keys of the older form it counts in dollars and takes orders by
-`product_id`. It needs nothing but Python:
+It has the interface of AgentPMT: `GET /products/fetch` lists the products, `POST /products/purchase` runs a tool
+and takes the money, `GET /credits/balance` returns the balance. With a bearer token it counts in credits (100 are a
+dollar) and takes orders by `name`; with the two keys of the older interface it counts in dollars and takes orders
+by `product_id`. It needs nothing but Python:
 
     python examples/paid_api.py --port 8402 --entries 298 --ledger bought.jsonl
     curl -H 'Authorization: Bearer t' 'http://127.0.0.1:8402/products/fetch?page=1&page_size=5'
@@ -12,7 +12,7 @@ dollar) and takes orders by `name`; with the two keys of the older form it count
     curl http://127.0.0.1:8402/_state
 
 In a test or a demo: `async with PaidApi() as api:` (or a plain `with`), then `api.url`, `api.purchases`,
-`api.balance` and `api.faults.append(Fault("half_reply"))`. One thread a connection, so any event loop will do.
+`api.balance` and `api.faults.append(Fault("half_reply"))`. Each connection has a thread, so any event loop will do.
 """
 
 import argparse
@@ -46,8 +46,8 @@ class Purchase:
     at: float = field(default_factory=time.time)
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not an accident
-    """An answer other than 200, given before any money was taken."""
+class Refused(Exception):  # noqa: N818 - a response
+    """A response other than 200, sent before any money was taken."""
 
     def __init__(self, status: int, error: str) -> None:
         super().__init__(error)
@@ -55,7 +55,7 @@ class Refused(Exception):  # noqa: N818 - an answer, not an accident
 
 
 class PaidApi:
-    """The API: what is on sale, what was bought, and how it shall behave."""
+    """The API: its products, its purchases, and the faults that it will have."""
 
     def __init__(
         self,
@@ -86,15 +86,15 @@ class PaidApi:
 
     @property
     def url(self) -> str:
-        """Where it listens; the port stays the same over `stop` and `start`."""
+        """The base URL; the port stays the same after `stop` and `start`."""
         return f"http://127.0.0.1:{self._port}"
 
     def id_of(self, name: str) -> str:
-        """The product id behind a readable name."""
+        """Return the product id of a readable name."""
         return next(product.id for product in self.products.values() if product.name == name)
 
     def __enter__(self) -> Self:
-        """Begin to listen."""
+        """Start listening."""
         self.closing.clear()
         self._server = Server(("127.0.0.1", self._port), self)
         self._port = self._server.server_address[1]
@@ -117,11 +117,11 @@ class PaidApi:
         self.__exit__()
 
     async def start(self) -> None:
-        """Come up again, at the same address, with the same ledger."""
+        """Start again, at the same address, with the same ledger."""
         self.__enter__()
 
     async def stop(self) -> None:
-        """Go down: from now on connections are refused."""
+        """Stop: from now on connections are refused."""
         self.__exit__()
 
     def down_for(self, seconds: float) -> None:
@@ -139,7 +139,7 @@ class PaidApi:
         return None
 
     def page(self, page: int = 1, page_size: int = 50, *, in_credits: bool = False) -> dict[str, Any]:
-        """One page of the catalogue, with prices in credits or in dollars."""
+        """Return one page of the catalogue, with prices in credits or in dollars."""
         size, found = max(1, min(page_size, 100)), list(self.products.values())
         shown, pages = found[(page - 1) * size : page * size], -(-len(found) // size)
         tools = [
@@ -164,7 +164,7 @@ class PaidApi:
         return {"success": True, "details": details, "tools": tools}
 
     def find(self, wanted: Any) -> Product:
-        """The product with this id, or with this slug of its name."""
+        """Return the product with this id, or with this slug of its name."""
         named = (each for each in self.products.values() if each.name.replace(" ", "-") == wanted)
         product = self.products.get(str(wanted)) or next(named, None)
         if product is None:
@@ -216,14 +216,14 @@ class PaidApi:
             threading.Timer(0.05, self.down_for, [wish["down"]]).start()  # after this request is answered
 
     def state(self) -> dict[str, Any]:
-        """What was bought, and what is left."""
+        """Return the purchases, the balance and the faults."""
         with self._lock:
             bought = [asdict(purchase) for purchase in self.purchases]
         return {"balance": str(self.balance), "purchases": bought, "faults": [asdict(f) for f in self.faults]}
 
 
 def pricing_of(product: Product) -> dict[str, Any]:
-    """The price of a product as the newer form of the list has it."""
+    """Return the price of a product in the newer format of the list."""
 
     def counted(price: Any) -> Any:
         return round(price * 100, 4) if isinstance(price, float) else price
@@ -236,7 +236,7 @@ def pricing_of(product: Product) -> dict[str, Any]:
 def shaped(
     shape: str, result: Any, cost: float, balance: float, *, in_credits: bool = False
 ) -> dict[str, Any]:
-    """The reply in one of the shapes that are met in the wild."""
+    """Return the reply in one of the shapes that real APIs use."""
     if shape == "output":
         return {"success": True, "output": result, "error": None}
     if shape.startswith("nested"):
@@ -265,19 +265,19 @@ class Server(ThreadingHTTPServer):
         self.open: set[socket.socket] = set()
 
     def hang_up(self) -> None:
-        """Wake every thread that reads from a caller."""
+        """Close all connections, which ends the threads that read from them."""
         for connection in list(self.open):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Callers that went away are expected here; anything else is told as usual."""
+        """Ignore callers that have disconnected, which is expected here; report anything else as usual."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection: requests are read, answered, or spoilt."""
+    """One connection: reads requests, and replies or carries out a fault."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -285,11 +285,11 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def handle(self) -> None:
-        """Read requests until the end, unless a fault comes first."""
+        """Read requests until the connection ends, unless a fault comes first."""
         self.server.open.add(self.connection)
         try:
             if self.server.api.fault("/products/purchase", {"reset_on_connect"}):
-                self.connection.recv(1, socket.MSG_PEEK)  # something has come, and is not read
+                self.connection.recv(1, socket.MSG_PEEK)  # a request has arrived, and is not read
                 reset(self)
             else:
                 super().handle()
@@ -297,7 +297,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.open.discard(self.connection)
 
     def do_GET(self) -> None:
-        """Everything that happens to a request, in this order: fault, work, fault, reply."""
+        """Process a request, in this order: fault, work, fault, reply."""
         api, path = self.server.api, urlsplit(self.path).path
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
@@ -321,7 +321,7 @@ class Handler(BaseHTTPRequestHandler):
     do_POST = do_GET  # noqa: N815 - named by http.server
 
     def work(self, api: PaidApi, path: str, body: bytes, headers: dict[str, str]) -> dict[str, Any]:
-        """The reply to a request, by its path."""
+        """Return the reply to a request, by its path."""
         try:
             order = json.loads(body or b"{}")
         except ValueError as error:
@@ -343,7 +343,7 @@ class Handler(BaseHTTPRequestHandler):
 
     @staticmethod
     def check_payer(api: PaidApi, headers: dict[str, str]) -> bool:
-        """Refuse a request without the right secrets. True for a bearer token: it is about credits."""
+        """Refuse a request without the right secrets. Returns True for a bearer token, which counts in credits."""
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind == "Bearer":
             if not token or (api.token and token != api.token):
@@ -355,7 +355,7 @@ class Handler(BaseHTTPRequestHandler):
         return False
 
     def stream(self, reply: dict[str, Any]) -> None:
-        """The reply as server-sent events: two pieces of news, then all of it."""
+        """Send the reply as server-sent events: two progress events, then the whole reply."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Connection", "close")
@@ -370,17 +370,17 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(event.encode())
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def main() -> None:
     """Serve until interrupted."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--entries", type=int, default=6, help="how many products are on sale")
-    parser.add_argument("--broken", action="store_true", help="with broken entries among them")
+    parser.add_argument("--port", type=int, default=0, help="0 for any free port")
+    parser.add_argument("--entries", type=int, default=6, help="number of products on sale")
+    parser.add_argument("--broken", action="store_true", help="include broken entries")
     parser.add_argument("--balance", default="10", help="dollars in the account")
-    parser.add_argument("--ledger", help="a file that gets a line for every purchase")
+    parser.add_argument("--ledger", help="file to append a line to for every purchase")
     with PaidApi(**vars(parser.parse_args())) as api:
         print(api.url, flush=True)
         with suppress(KeyboardInterrupt):

@@ -31,7 +31,7 @@ SCRIPT = [call("mcp__camera__photo"), say("Yes, the same dot.")]
 
 
 async def look() -> None:
-    """Show a picture, and get one."""
+    """Send a picture, and get one from a tool."""
     async with claude(SCRIPT, mcp_servers={"camera": camera}, allowed_tools=["mcp__camera"]) as options:
         print("You: <a picture> Do you see this outside too?")
         since = time.monotonic()

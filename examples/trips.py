@@ -1,4 +1,4 @@
-"""Trips: arguments of nested models, progress, and a call that fails, to be seen in the studio."""
+"""Trips: arguments of nested models, progress, and a call that fails; the studio shows them."""
 
 from enum import StrEnum
 from typing import TypedDict
