@@ -243,7 +243,8 @@ class ToolServer(Toolset, Generic[S]):
         while True:
             with self._lock:
                 version, now = self._version, dict(self._tools)
-            tools = {name: tool for name, tool in now.items() if name not in remove} | added
+            removed = {name for name in remove if name in now and name not in added}
+            tools = {name: tool for name, tool in now.items() if name not in removed} | added
             spelt = {wire_name(name): name for name in tools}
             if len(spelt) < len(tools):
                 clash = next(name for name in tools if spelt[wire_name(name)] != name)
@@ -255,8 +256,10 @@ class ToolServer(Toolset, Generic[S]):
                 if self._version != version:
                     continue  # another thread has added or removed a tool meanwhile
                 self._version += 1
-                self._tools.clear()
-                self._tools.update(tools)
+                # The tools that stay are never missing, because calls look them up without the lock.
+                self._tools.update(added)
+                for name in removed:
+                    del self._tools[name]
                 self._wire_names = spelt
                 self._pages.install(pages)
             break
@@ -405,7 +408,7 @@ class ToolServer(Toolset, Generic[S]):
         """Return the permission policies of the tools that have one of their own."""
         return [
             {"name": tool.name, "permission_policy": tool.policy}
-            for tool in self._tools.values()
+            for tool in list(self._tools.values())  # a copy: another thread may add one meanwhile
             if tool.policy
         ]
 

@@ -326,7 +326,8 @@ class _RenamedTools(Mapping[str, "Tool[Any]"]):
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for inner in self._tools if (name := self._naming.show(inner)) is not None)
+        # A copy: another thread may add a tool meanwhile.
+        return (name for inner in list(self._tools) if (name := self._naming.show(inner)) is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -517,7 +518,7 @@ class CombinedTools(Mapping[str, "Tool[Any]"]):
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(name for part in self._parts for name in part))
+        return iter(dict.fromkeys(name for part in self._parts for name in list(part)))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

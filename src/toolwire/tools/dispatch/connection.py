@@ -181,9 +181,8 @@ class DirectConnection(Connection):
 
     @property
     def limits_time(self) -> bool:
-        return self.server.timeout is not None or any(
-            tool.timeout is not None for tool in self.server.tools.values()
-        )
+        tools = list(self.server.tools.values())  # a copy: another thread may add one meanwhile
+        return self.server.timeout is not None or any(tool.timeout is not None for tool in tools)
 
     # Messages in.
 
