@@ -174,6 +174,20 @@ async def test_a_client_that_follows_changes_has_its_list_before_the_result():
     assert len(lazy.sent) == 3
 
 
+async def test_searches_at_the_same_time_wait_for_one_list():
+    """A client may request its list once for several notifications; then it is waited for again."""
+    channel = Watched()
+    channel.follows = True
+    connection = searchable(make_tools()).connect(channel)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(find, connection, "refund")
+        tasks.start_soon(find, connection, "report_7")
+        await eventually(lambda: len(channel.sent) == 2)
+        assert {"refundPayment", "report_7"} <= set(await names(connection))
+    assert connection._revealed.lists_again is True
+    assert connection._revealed.listed is None
+
+
 async def test_clients_without_a_name_do_not_add_up():
     """A stateless client has another scope for each request: what such ones have found is forgotten."""
     server = searchable(make_tools())

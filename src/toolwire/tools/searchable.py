@@ -88,7 +88,7 @@ class Revealed:
         self.lists_again = True
         """False once the client was notified that its list has changed, and did not request it in time."""
         self.listed: anyio.Event | None = None
-        """Set when the client requests its list; None if no search waits for that."""
+        """Set when the client next requests its list, for the searches that wait for that."""
 
 
 class Searchable(ServerWrapper):
@@ -314,6 +314,7 @@ class SearchableConnection(ExtendedConnection):
         server, revealed = self._server, self._found()
         if revealed is not None and revealed.listed is not None:
             revealed.listed.set()
+            revealed.listed = None  # what is found from now on is not in this list
         if not isinstance(server, SearchableToolset):
             return Pending(self._list_fetched, message)
         if (ready := server.before_list()) is not None:
@@ -365,9 +366,10 @@ class SearchableConnection(ExtendedConnection):
 
         The Claude CLI requests it, and then offers the found tools to its model in the next request.
         """
-        listed = revealed.listed = anyio.Event()
-        if self._channel.own_list_changed() and revealed.lists_again:
-            with anyio.move_on_after(_LIST_TIMEOUT) as limit:
-                await listed.wait()
-            revealed.lists_again = not limit.cancelled_caught
-        revealed.listed = None
+        if not self._channel.own_list_changed() or not revealed.lists_again:
+            return
+        listed = revealed.listed = revealed.listed or anyio.Event()  # one for all searches that wait
+        with anyio.move_on_after(_LIST_TIMEOUT) as limit:
+            await listed.wait()
+        if limit.cancelled_caught:
+            revealed.lists_again = False
