@@ -244,6 +244,50 @@ async def test_a_cancelled_chain_cancels_its_step():
     assert web.calls == []
 
 
+class Loading(ToolServer):
+    """A server that loads its tools when they are first requested, and takes until `loaded` is set."""
+
+    def __init__(self, web):
+        super().__init__("loading")
+        self.web, self.waiting, self.loaded = web, anyio.Event(), anyio.Event()
+
+    def before_list(self):
+        return None if self.loaded.is_set() else self.load
+
+    async def load(self):
+        self.waiting.set()
+        await self.loaded.wait()
+        self.swap([], self.web.tools.values())
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_chain_that_is_cancelled_while_tools_are_loaded_does_not_run(own):
+    """Whether it is a tool of the wrapper, or of a server among several."""
+    web = Web()
+    loading = Loading(web.server)
+    server = (
+        with_chains(loading, chain("c", "", [step("fetch", {"url": "u"})]))
+        if own
+        else combine("all", loading)
+    )
+    connection = server.connect(Silent())
+    replies = []
+    async with anyio.create_task_group() as tasks:
+
+        async def ask():
+            message = call("c", id=3) if own else call("fetch", id=3, url="u")
+            replies.append(await connection.answer(message))
+
+        tasks.start_soon(ask)
+        await loading.waiting.wait()
+        await connection.answer(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}
+        )
+        loading.loaded.set()
+    assert "cancelled" in replies[0]["error"]["message"]
+    assert web.calls == []
+
+
 async def test_the_whole_chain_has_a_time_limit():
     """Beside those of its steps."""
     web = Web()

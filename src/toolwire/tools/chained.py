@@ -289,12 +289,12 @@ class ChainedConnection(ExtendedConnection):
 
     async def _list_later(self, message: dict[str, Any]) -> Reply:
         try:
-            definitions = await self._load_definitions()
+            definitions = await self.load_tools()
         except RpcError as error:
             return make_error(message["id"], error)
         return reply_page(message, partial(find_page, self.server.make_list(definitions)))
 
-    async def _load_definitions(self) -> Definitions:
+    async def load_tools(self) -> Definitions:
         """Wait for the tools of the inner server, and check the chains against them."""
         server = self.server
         if isinstance(server, ChainedToolset):
@@ -308,10 +308,6 @@ class ChainedConnection(ExtendedConnection):
     # The call.
 
     async def call_own(self, message: dict[str, Any]) -> Reply | None:
-        try:
-            await self._load_definitions()
-        except RpcError as error:
-            return make_error(message["id"], error) if "id" in message else None
         name = message["params"]["name"]
         problem = None if name in self.server.own.tools else self.server.problems.get(name)
         if problem is not None and "id" in message:

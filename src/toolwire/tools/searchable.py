@@ -343,21 +343,20 @@ class SearchableConnection(ExtendedConnection):
 
     # The search.
 
-    async def call_own(self, message: dict[str, Any]) -> Reply | None:
-        server = self._server
-        if not isinstance(server, SearchableToolset):
-            try:
-                await self._fetch_definitions()
-            except RpcError as error:
-                return make_error(message["id"], error) if "id" in message else None
-        elif (ready := server.before_list()) is not None:
+    async def load_tools(self) -> None:
+        if not isinstance(self._server, SearchableToolset):
+            await self._fetch_definitions()
+        elif (ready := self._server.before_list()) is not None:
             await ready()
+
+    async def call_own(self, message: dict[str, Any]) -> Reply | None:
         reply = await self.send_own(message)
         result = reply.get("result") if reply is not None else None
         found = result.get("structuredContent") if isinstance(result, dict) else None
         if isinstance(found, dict) and found.get("tools"):
             revealed = self._found(create=True)
-            if revealed is not None and server.reveal(revealed, [each["name"] for each in found["tools"]]):
+            names = [each["name"] for each in found["tools"]]
+            if revealed is not None and self._server.reveal(revealed, names):
                 await self._notify_list_changed(revealed)
         return reply
 

@@ -11,9 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from dataclasses import dataclass
 from functools import partial
 from operator import is_not
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
+
+import anyio
 
 from toolwire._protocol.jsonrpc import (
+    CANCELLED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     ClientChannel,
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from toolwire.tools.resources import Resources, ServedResource
     from toolwire.tools.server import ToolServer
     from toolwire.tools.tool import Tool
+
+T = TypeVar("T")
 
 
 class Toolset(ABC):
@@ -375,6 +380,33 @@ class RenamedConnection(Connection):
         await self._inner.aclose()
 
 
+class LoadingCalls:
+    """Calls that wait until the tools of a server are known, and can be cancelled meanwhile."""
+
+    def __init__(self) -> None:
+        self._scopes: list[tuple[Id | None, anyio.CancelScope]] = []  # oldest first
+
+    async def run(self, request_id: Id | None, load: Callable[[], Awaitable[T]]) -> T:
+        """Await `load()` and return its result. `RpcError` if the call is cancelled meanwhile."""
+        with anyio.CancelScope() as scope:
+            entry = (request_id, scope)
+            self._scopes.append(entry)
+            try:
+                result = await load()
+            finally:
+                self._scopes.remove(entry)
+            if not scope.cancel_called:
+                return result
+        raise RpcError(CANCELLED, "Request cancelled")
+
+    def cancel(self, request_id: Any) -> bool:
+        """Cancel the newest of these calls with that id. Returns False if there is none."""
+        scopes = [scope for call, scope in self._scopes if call == request_id]
+        if scopes:
+            scopes[-1].cancel()
+        return bool(scopes)
+
+
 class ExtendedConnection(Connection):
     """A connection of a wrapper that has its own tools and list. Everything else goes to the inner connection."""
 
@@ -386,6 +418,7 @@ class ExtendedConnection(Connection):
         self._own_server = own
         self._own: Connection | None = None  # to `_own_server`, opened by its first call
         self._settings = settings
+        self._loading = LoadingCalls()
         self.tags_progress = inner.tags_progress
 
     @abstractmethod
@@ -397,8 +430,12 @@ class ExtendedConnection(Connection):
         """Answer `tools/list`."""
 
     @abstractmethod
+    async def load_tools(self) -> object:
+        """Wait until the tools of the inner server are known. `RpcError` if it returns an error."""
+
+    @abstractmethod
     async def call_own(self, message: dict[str, Any]) -> Reply | None:
-        """Answer a call of one of the wrapper's own tools."""
+        """Answer a call of one of the wrapper's own tools, once `load_tools` is done."""
 
     def begin(self, message: Any, *, encoded: bool = False) -> Reply | Pending | None:
         method = message.get("method") if isinstance(message, dict) else None
@@ -406,10 +443,20 @@ class ExtendedConnection(Connection):
         if method == "tools/list" and isinstance(params, dict | None) and "id" in message:
             return self.list_tools(message, encoded)
         if method == "tools/call" and isinstance(params, dict) and self.is_own(params.get("name")):
-            return Pending(self.call_own, message)
-        if method == "notifications/cancelled" and self._own is not None:
-            self._own.begin(message)
+            return Pending(self._load_and_call, message)
+        if method == "notifications/cancelled" and isinstance(params, dict):
+            if self._loading.cancel(params.get("requestId")):
+                return None
+            if self._own is not None:
+                self._own.begin(message)
         return self._inner.begin(message, encoded=encoded)
+
+    async def _load_and_call(self, message: dict[str, Any]) -> Reply | None:
+        try:
+            await self._loading.run(message.get("id"), self.load_tools)
+        except RpcError as error:
+            return make_error(message["id"], error) if "id" in message else None
+        return await self.call_own(message)
 
     async def send_own(self, message: dict[str, Any]) -> Reply | None:
         """Send a message to the wrapper's own server, and return its reply."""
@@ -552,6 +599,7 @@ class CombinedConnection(Connection):
         self._parts = parts
         self.tags_progress = all(part.connection.tags_progress for part in parts)
         self._running: list[tuple[Id, Connection]] = []  # calls, oldest first
+        self._loading = LoadingCalls()
 
     def begin(self, message: Any, *, encoded: bool = False) -> Reply | Pending | None:
         try:
@@ -573,6 +621,9 @@ class CombinedConnection(Connection):
         return self._parts[0].connection.begin(message, encoded=encoded)
 
     def _notify(self, event: Notification, message: Any) -> Pending | None:
+        cancels = event.method == "notifications/cancelled"
+        if cancels and self._loading.cancel(event.params.get("requestId")):
+            return None
         begun = [connection.begin(message) for connection in self._receivers(event)]
         pending = [each for each in begun if isinstance(each, Pending)]
         return Pending(_await_each, pending) if pending else None
@@ -619,7 +670,10 @@ class CombinedConnection(Connection):
         return make_error(request.id, self._unknown(name))
 
     async def _call_when_listed(self, request: Request, message: Any, name: str) -> Reply | None:
-        listed = await self._list(request)
+        try:
+            listed = await self._loading.run(request.id, partial(self._list, request))
+        except RpcError as error:
+            return make_error(request.id, error)
         if "error" in listed:
             return listed
         home = next((part.connection for part in self._parts if part.listed and name in part.listed), None)
