@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import Any, Final, Unpack
 
 import anyio
 
@@ -34,6 +34,8 @@ from toolwire.tools.dispatch.interface import (
 from toolwire.tools.paging import Page, find_page, make_pages
 from toolwire.tools.results.result import error_result, to_result
 from toolwire.tools.schema.arguments import InvalidArguments
+from toolwire.tools.server import ToolServer
+from toolwire.tools.tool import Tool
 from toolwire.tools.toolset import (
     CombinedTools,
     Definitions,
@@ -45,9 +47,6 @@ from toolwire.tools.toolset import (
     listed_tools,
     reply_page,
 )
-
-if TYPE_CHECKING:
-    from toolwire.tools.tool import Tool
 
 logger = logger_for("server")
 
@@ -66,8 +65,6 @@ class Chained(ServerWrapper):
     """A server with chains beside its tools."""
 
     def __init__(self, server: Server, chains: Sequence[Chain]) -> None:
-        from toolwire.tools.server import ToolServer  # noqa: PLC0415 - it knows toolsets
-
         if not chains:
             raise ToolDefinitionError("with_chains: no chains given")
         self.chains: dict[str, Chain] = {}
@@ -109,9 +106,7 @@ class Chained(ServerWrapper):
         others = [tool for name, tool in definitions.items() if name not in self.chains]
         return make_pages("tools", [*chains, *others])
 
-    def _make_tool(self, plan: Plan) -> "Tool[Any]":
-        from toolwire.tools.tool import Tool  # noqa: PLC0415 - compiles schemas
-
+    def _make_tool(self, plan: Plan) -> Tool[Any]:
         async def run(arguments: dict[str, Any], context: Context[Any]) -> Any:
             return await _RUN.get().run(plan, arguments, context)
 
@@ -189,7 +184,7 @@ class ChainedToolset(Chained, WrappedToolset):
         return definitions
 
     @property
-    def tools(self) -> "Mapping[str, Tool[Any]]":
+    def tools(self) -> Mapping[str, Tool[Any]]:
         return CombinedTools([self.own.tools, self._inner.tools])
 
     def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "ChainedConnection":

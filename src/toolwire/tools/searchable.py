@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import Any, Final, Unpack
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -25,6 +25,8 @@ from toolwire.tools.dispatch.interface import Connection, ConnectionSettings, Pe
 from toolwire.tools.names import find_name_problem
 from toolwire.tools.paging import Page, find_page, make_pages
 from toolwire.tools.search import LONGEST_QUERY, ToolIndex
+from toolwire.tools.server import ToolServer
+from toolwire.tools.tool import Tool
 from toolwire.tools.toolset import (
     CombinedTools,
     Definitions,
@@ -36,10 +38,6 @@ from toolwire.tools.toolset import (
     listed_tools,
     reply_page,
 )
-
-if TYPE_CHECKING:
-    from toolwire.tools.server import ToolServer
-    from toolwire.tools.tool import Tool
 
 logger = logger_for("server")
 
@@ -116,10 +114,7 @@ class Searchable(ServerWrapper):
         self._of_scopes: OrderedDict[str, Revealed] = OrderedDict()
         self.own = self._make_own_server()
 
-    def _make_own_server(self) -> "ToolServer[Any]":
-        from toolwire.tools.server import ToolServer  # noqa: PLC0415 - it knows toolsets
-        from toolwire.tools.tool import Tool  # noqa: PLC0415
-
+    def _make_own_server(self) -> ToolServer[Any]:
         def find_tools(arguments: dict[str, Any]) -> dict[str, Any]:
             return self.find(
                 arguments["query"], int(arguments.get("limit", _USUAL))
@@ -250,7 +245,7 @@ class SearchableToolset(Searchable, WrappedToolset):
     lists_per_client = True
 
     @property
-    def tools(self) -> "Mapping[str, Tool[Any]]":
+    def tools(self) -> Mapping[str, Tool[Any]]:
         """All tools, whether they are listed or not: each can be called."""
         return CombinedTools([self.own.tools, self._inner.tools])
 
