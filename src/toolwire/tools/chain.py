@@ -36,7 +36,7 @@ _MISSING: Final = object()
 _ASKS_USER: Final = "anthropic/requiresUserInteraction"
 
 
-class BadReference(ValueError):  # noqa: N818 - what it is
+class BadReference(ValueError):  # noqa: N818 - it names the reference
     """A reference to a value that does not exist."""
 
 
@@ -337,7 +337,7 @@ def _get_item(value: Any, part: str, reference: Reference, at: int) -> Any:
 
 @dataclass(frozen=True)
 class Plan:
-    """A chain that was checked against its tools, with what clients see of it."""
+    """A chain that was checked against its tools, with the values for its definition."""
 
     chain: Chain
     input_schema: dict[str, Any]

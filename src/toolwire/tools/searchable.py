@@ -116,9 +116,8 @@ class Searchable(ServerWrapper):
 
     def _make_own_server(self) -> ToolServer[Any]:
         def find_tools(arguments: dict[str, Any]) -> dict[str, Any]:
-            return self.find(
-                arguments["query"], int(arguments.get("limit", _USUAL))
-            )  # in JSON Schema, 2.0 is an integer
+            limit = int(arguments.get("limit", _USUAL))  # in JSON Schema, 2.0 is an integer too
+            return self.find(arguments["query"], limit)
 
         own: ToolServer[Any] = ToolServer("search")
         own.add(

@@ -18,7 +18,7 @@ from toolwire.errors import ToolDefinitionError, ToolwireWarning
 from toolwire.tools.context import Context
 from toolwire.tools.names import find_name_problem, is_dropped_by_cli, wire_name
 from toolwire.tools.results.to_json import BadResult
-from toolwire.tools.schema.arguments import Parameters
+from toolwire.tools.schema.arguments import InvalidArguments, Parameters
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -289,7 +289,7 @@ class _SchemaOutput:
             raise BadResult("structured output must be a dict", type(value))
         try:
             return self._parameters.validate(value)
-        except Exception as error:
+        except InvalidArguments as error:
             raise BadResult(f"the result does not fit the output schema: {error}", type(value)) from error
 
 

@@ -78,7 +78,7 @@ class Toolset(ABC):
 
     @abstractmethod
     async def wait_until_ready(self) -> None:
-        """Wait for the lifespan of a connected server to start. Raises what its start raises."""
+        """Wait for the lifespan of a connected server to start. Raises the exception of its start, if it fails."""
 
     def before_list(self) -> Callable[[], Awaitable[None]] | None:
         """Return a function that waits until the tools are loaded; None if they are known already."""

@@ -49,6 +49,7 @@ from toolwire.errors import ResourceNotFoundError, ToolError, message_of
 from toolwire.tools.context import LEVELS, Context, LogLevel, check_level, reaches
 from toolwire.tools.dispatch.errors import (
     describe,
+    describe_type,
     error_reply,
     invalid_params,
     is_failure,
@@ -56,7 +57,6 @@ from toolwire.tools.dispatch.errors import (
     require_object,
     require_registry,
     require_text,
-    type_name,
 )
 from toolwire.tools.dispatch.interface import Connection, Pending, Reply
 from toolwire.tools.exposed_function import complete_result
@@ -488,7 +488,7 @@ class DirectConnection(Connection):
         texts = request.params.get("arguments")
         if not isinstance(texts, dict | None):
             raise RpcError(
-                INVALID_PARAMS, f"Invalid params: arguments must be an object, got {type_name(texts)}"
+                INVALID_PARAMS, f"Invalid params: arguments must be an object, got {describe_type(texts)}"
             )
         serve = partial(self._serve, convert=prompt.messages, about=self._about(prompt=name))
         return self._defer(request, serve, prompt, texts or {})
@@ -511,7 +511,7 @@ class DirectConnection(Connection):
         name, value = (require_text(argument, key, "argument.") for key in ("name", "value"))
         others = require_object(params, "context", {}).get("arguments") or {}
         if not isinstance(others, dict):
-            kind = type_name(others)
+            kind = describe_type(others)
             raise RpcError(INVALID_PARAMS, f"Invalid params: context.arguments must be an object, got {kind}")
         known = {key: each for key, each in others.items() if isinstance(each, str)}
         return self._defer(request, partial(self._find_values, name=name, value=value), subject, known)

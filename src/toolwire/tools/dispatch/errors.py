@@ -61,7 +61,7 @@ def require_text(params: dict[str, Any], key: str, where: str = "") -> str:
     value = params.get(key)
     if not isinstance(value, str):
         raise RpcError(
-            INVALID_PARAMS, f"Invalid params: {where}{key} must be a string, got {type_name(value)}"
+            INVALID_PARAMS, f"Invalid params: {where}{key} must be a string, got {describe_type(value)}"
         )
     return value
 
@@ -70,11 +70,11 @@ def require_object(params: dict[str, Any], key: str, default: Any = None) -> dic
     """Return a value of the params that must be an object. `RpcError` if it is not."""
     value = params.get(key, default)
     if not isinstance(value, dict):
-        raise RpcError(INVALID_PARAMS, f"Invalid params: {key} must be an object, got {type_name(value)}")
+        raise RpcError(INVALID_PARAMS, f"Invalid params: {key} must be an object, got {describe_type(value)}")
     return value
 
 
-def type_name(value: Any) -> str:
+def describe_type(value: Any) -> str:
     """Name the type of a value in an error."""
     return "nothing" if value is None else type(value).__name__
 

@@ -4,7 +4,7 @@ A tool returns one of these, alone or in a list with text, and each becomes one 
 bytes, a missing file, both text and blob) raises ValueError when the object is made, so that the CLI does not
 discard the result later. `path=` is read once, when the object is made: the only I/O of this module.
 
-It knows what a block looks like, and must not know what a result is: that is `result`.
+Owns the form of these blocks. Must not know results, which `result` owns.
 """
 
 from base64 import b64encode

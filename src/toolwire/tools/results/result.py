@@ -327,7 +327,7 @@ class OutputSchema(Protocol):
 
 
 def to_result(value: Any, *, output: OutputSchema | None = None) -> dict[str, Any]:
-    """Convert what a tool returned to a `CallToolResult`, as a dict; `BadResult` if that is not possible.
+    """Convert the return value of a tool to a `CallToolResult`, as a dict; `BadResult` if that is not possible.
 
     With `output`, the value becomes structured content, and text for clients that do not know structured content. A
     value that is a whole result, such as an error, keeps its own content.
@@ -480,10 +480,11 @@ def _is_whole_result(value: Mapping[str, Any]) -> bool:
         return True
     if not value.keys() <= _RESULT_KEYS:
         return False
-    return not content or any(_has_block_type(item) for item in content)
+    return not content or any(_is_certainly_block(item) for item in content)
 
 
-def _has_block_type(item: Any) -> bool:
+def _is_certainly_block(item: Any) -> bool:
+    """True for an item that cannot be data: strings and dicts of unknown types can be."""
     return has_block_type(item) if isinstance(item, Mapping) else not isinstance(item, str)
 
 

@@ -355,10 +355,11 @@ def read_other_form(schema: Any) -> tuple[Any, str] | None:
 
 
 def _read_parameters(schema: dict[str, Any]) -> tuple[Any, str] | None:
-    odd = [name for name, given in schema.items() if not _is_documented(name, given)]
-    if not odd:
+    undocumented = [name for name, given in schema.items() if not _is_documented(name, given)]
+    if not undocumented:
         return None
-    note = f"{odd[0]!r} is {show_value(schema[odd[0]])}, which is not a type"
+    first = undocumented[0]
+    note = f"{first!r} is {show_value(schema[first])}, which is not a type"
     if all(isinstance(given, dict) for given in schema.values()):
         properties = {
             name: given if _TYPE_KEYWORDS & given.keys() else {"type": "string", **given}
@@ -366,8 +367,8 @@ def _read_parameters(schema: dict[str, Any]) -> tuple[Any, str] | None:
         }
         form = {"type": "object", "properties": properties, "required": list(properties)}
         return form, f"{note}, and is treated as the property of a JSON schema"
-    read = {name: _read_type(given) if name in odd else given for name, given in schema.items()}
-    return read, f"{note}, and is treated as {getattr(read[odd[0]], '__name__', 'str')}"
+    read = {name: _read_type(given) if name in undocumented else given for name, given in schema.items()}
+    return read, f"{note}, and is treated as {getattr(read[first], '__name__', 'str')}"
 
 
 def _is_documented(name: str, given: Any) -> bool:
