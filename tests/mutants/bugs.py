@@ -277,7 +277,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "schema-default-dropped",
-        "mend_default",
+        "repair_default",
         'node["default"] = value = made',
         'del node["default"]; value = made',
         ("test_a_default_is_one_that_the_schema_takes",),

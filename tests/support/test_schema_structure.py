@@ -5,7 +5,7 @@ import pytest
 from toolwire import ToolDefinitionError
 from toolwire._support.schema_structure import iter_subschemas, resolve
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work
-from toolwire.catalog.schema_repair.mend import mend
+from toolwire.catalog.schema_repair.nodes import repair_nodes
 from toolwire.tools.schema.json_schema import compile_schema
 
 # All keywords of draft 2020-12 whose value has schemas in it.
@@ -51,11 +51,11 @@ def test_the_compiler_enters_it(keyword):
 
 @pytest.mark.parametrize("keyword", [*PLACES, *OLDER])
 def test_the_repair_enters_it(keyword):
-    """A misspelt type is mended wherever it is, and a reference to another document refused."""
-    found = mend(holding(keyword, {"type": "int"}), lambda where, what: None)
+    """A misspelt type is repaired wherever it is, and a reference to another document refused."""
+    found = repair_nodes(holding(keyword, {"type": "int"}), lambda where, what: None)
     assert '"int"' not in repr(found).replace("'", '"')
-    with pytest.raises(Unrepairable, match="not inside it"):
-        mend(holding(keyword, {"$ref": "https://example.com/other"}), lambda where, what: None)
+    with pytest.raises(Unrepairable, match="outside the schema"):
+        repair_nodes(holding(keyword, {"$ref": "https://example.com/other"}), lambda where, what: None)
 
 
 @pytest.mark.parametrize("keyword", IN_PLACE)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from toolwire.catalog.profile.rules import climbs, is_header
 from toolwire.catalog.schema_repair.bounds import Unrepairable
-from toolwire.catalog.schema_repair.mend import parse_flag
+from toolwire.catalog.schema_repair.nodes import parse_flag
 from toolwire.catalog.tools.definitions import Skipped, slug
 from toolwire.catalog.values import tidy
 from toolwire.openapi.document import Document, Unusable

@@ -20,7 +20,7 @@ from toolwire._protocol.json_codec import dumps
 from toolwire._support.schema_structure import LISTS, ONE, TABLES
 from toolwire.catalog.hidden_text import find_hidden
 from toolwire.catalog.schema_repair.bounds import MOST_DEPTH, Unrepairable, check_work
-from toolwire.catalog.schema_repair.mend import mend
+from toolwire.catalog.schema_repair.nodes import repair_nodes
 from toolwire.catalog.schema_repair.repair import drop_invalid
 from toolwire.catalog.values import tidy
 from toolwire.errors import ToolDefinitionError
@@ -105,7 +105,7 @@ class Schemas:
         if key in self._converted:
             return self._converted[key]
         try:
-            made = mend(self._convert(schema, walk, 0), _ignore)
+            made = repair_nodes(self._convert(schema, walk, 0), _ignore)
         except Unrepairable as reason:
             raise Unusable(str(reason)) from reason
         if (found := find_hidden(made)) is not None:

@@ -137,5 +137,5 @@ def test_a_schema_is_not_taken_for_bare_properties(schema):
 
 def test_a_schema_of_a_list_is_still_none():
     """Arguments are an object."""
-    with pytest.raises(Unrepairable, match="of type array"):
+    with pytest.raises(Unrepairable, match="the type array"):
         repair_schema({"type": "array", "items": {"type": "string"}})

@@ -13,7 +13,7 @@ from toolwire.catalog.schema_repair.repair import Unrepairable, repair_schema
 from toolwire.tools.schema.json_schema import from_json_schema
 
 
-def mend(schema):
+def repair(schema):
     """The repaired schema, which was copied first to see that it is never changed."""
     before = copy.deepcopy(schema)
     result, notes = repair_schema(schema)
@@ -27,7 +27,7 @@ def mend(schema):
 
 def properties(**given):
     """The repaired properties of an object that has these."""
-    return mend({"type": "object", "properties": given})[0]["properties"]
+    return repair({"type": "object", "properties": given})[0]["properties"]
 
 
 def test_a_sound_schema_stays_as_it_is():
@@ -44,18 +44,18 @@ def test_a_sound_schema_stays_as_it_is():
         "additionalProperties": False,
         "$defs": {"day": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}},
     }
-    assert mend(schema) == (schema, ())
+    assert repair(schema) == (schema, ())
 
 
 @pytest.mark.parametrize("nothing", [None, {}, [], "", True])
 def test_no_schema_is_an_object_without_properties(nothing):
     """The tool can be called with no arguments."""
-    assert mend(nothing)[0] == {"type": "object", "properties": {}}
+    assert repair(nothing)[0] == {"type": "object", "properties": {}}
 
 
 def test_a_boolean_required_moves_up_to_the_list():
     """At every level, with what the list already had."""
-    schema, notes = mend(
+    schema, notes = repair(
         {
             "type": "object",
             "required": ["b"],
@@ -141,7 +141,7 @@ NULL = {"type": "null"}
 )
 def test_a_default_of_null_says_that_null_is_allowed(given, expected):
     """The default stays, and the property takes it."""
-    schema, _ = mend({"type": "object", "properties": {"a": {**given, "default": None}}})
+    schema, _ = repair({"type": "object", "properties": {"a": {**given, "default": None}}})
     assert schema["properties"]["a"] == {**expected, "default": None}
     from_json_schema(schema).validate({"a": None})
 
@@ -249,16 +249,16 @@ def test_single_keywords(given, expected):
 )
 def test_required_names_properties_that_there_are(required, expected):
     """Each once, and none that cannot be given."""
-    schema, notes = mend({"type": "object", "properties": {"a": {}, "b": {}}, "required": required})
+    schema, notes = repair({"type": "object", "properties": {"a": {}, "b": {}}, "required": required})
     assert schema.get("required") == expected
     assert notes
 
 
 def test_required_without_any_properties_names_nothing():
     """Nobody could know what to give; an empty list is no mistake."""
-    assert mend({"required": "a"})[0] == {"type": "object", "properties": {}}
+    assert repair({"required": "a"})[0] == {"type": "object", "properties": {}}
     sound = {"type": "object", "properties": {}, "required": []}
-    assert mend(sound) == (sound, ())
+    assert repair(sound) == (sound, ())
 
 
 def test_required_in_a_branch_may_name_what_the_object_defines():
@@ -274,7 +274,7 @@ def test_required_in_a_branch_may_name_what_the_object_defines():
 def test_repairs_reach_everywhere():
     """Properties, items, branches and definitions."""
     broken, sound = {"type": "int", "default": "3"}, {"type": "integer", "default": 3}
-    schema = mend(
+    schema = repair(
         {
             "type": "object",
             "properties": {
@@ -306,7 +306,7 @@ def test_repairs_reach_everywhere():
 )
 def test_the_top_is_an_object_in_the_end(given):
     """However it was said."""
-    schema, notes = mend(given)
+    schema, notes = repair(given)
     assert schema == {"type": "object", "properties": {"a": {"type": "string"}}}
     assert notes
 
@@ -320,22 +320,22 @@ def test_branches_at_the_top_are_folded_into_one_object():
     }
     second = {"type": "object", "properties": {"b": {"type": "string"}, "k": {"const": 2}}, "required": ["k"]}
     table = {"a": {"type": "string"}, "b": {"type": "string"}}
-    assert mend({"oneOf": [first, {"$ref": "#/$defs/s"}], "$defs": {"s": second}})[0] == {
+    assert repair({"oneOf": [first, {"$ref": "#/$defs/s"}], "$defs": {"s": second}})[0] == {
         "type": "object",
         "properties": {**table, "k": {"anyOf": [{"const": 1}, {"const": 2}]}},
         "required": ["k"],
         "$defs": {"s": second},
     }
-    every = mend({"allOf": [first, second]})[0]
+    every = repair({"allOf": [first, second]})[0]
     assert every["required"] == ["a", "k"]
     assert every["properties"]["k"] == {"allOf": [{"const": 1}, {"const": 2}]}
-    referred = mend({"$ref": "#/$defs/s", "$defs": {"s": second}})[0]
+    referred = repair({"$ref": "#/$defs/s", "$defs": {"s": second}})[0]
     assert referred["properties"] == second["properties"]
 
 
 def test_a_property_that_no_model_may_name():
     """It is dropped when it is optional, and costs the tool when it is required."""
-    schema, notes = mend({"properties": {"a b": {}, "ok": {}}})
+    schema, notes = repair({"properties": {"a b": {}, "ok": {}}})
     assert list(schema["properties"]) == ["ok"]
     assert any("a b" in note for note in notes)
     with pytest.raises(Unrepairable, match="required property"):
@@ -373,7 +373,7 @@ def test_hidden_text_is_taken_out_of_descriptions():
 )
 def test_hidden_text_costs_a_value_and_not_the_tool(given, expected):
     """What could carry an instruction is dropped and named; emoji and joiners are values like any other."""
-    schema, notes = mend({"type": "object", "properties": {"a": given}})
+    schema, notes = repair({"type": "object", "properties": {"a": given}})
     assert schema["properties"]["a"] == (given if expected is None else expected)
     assert bool(notes) == (expected is not None)
 
@@ -421,23 +421,23 @@ def cyclic():
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ({"type": "string"}, "of type string"),
-        ({"type": "array", "items": {}}, "of type array"),
+        ({"type": "string"}, "the type string"),
+        ({"type": "array", "items": {}}, "the type array"),
         ("no json", "text that is not JSON"),
         (5, "must be an object"),
         (False, "must be an object"),
         ([{"type": "string"}], "must be an object"),
-        ({"properties": {"a": {"$ref": "http://127.0.0.1/x"}}}, "not inside"),
-        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "not inside"),
-        ({"properties": {"a": {"$ref": "other.json#/x"}}}, "not inside"),
-        ({"$defs": {"d": {"items": {"$ref": "//evil/x"}}}}, "not inside"),
+        ({"properties": {"a": {"$ref": "http://127.0.0.1/x"}}}, "outside the schema"),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "outside the schema"),
+        ({"properties": {"a": {"$ref": "other.json#/x"}}}, "outside the schema"),
+        ({"$defs": {"d": {"items": {"$ref": "//evil/x"}}}}, "outside the schema"),
         ({"properties": {"a": {"$ref": "#/$defs/gone"}}}, "gone"),
         ({"properties": {"a": {"properties": {"": {"minLength": -1}}}}}, "not valid"),
-        ({"$ref": "#"}, "does not say what object"),
-        ({"allOf": [{"anyOf": [{"type": "object"}]}]}, "does not say what object"),
-        ({"anyOf": [{"type": "string"}]}, "does not say what object"),
-        ({"$ref": "#/x/y", "x": {"y": {"properties": [1]}}}, "does not say what object"),
-        ({"$ref": "#/x/y", "x": {"y": {"required": 5}}}, "does not say what object"),
+        ({"$ref": "#"}, "does not describe an object"),
+        ({"allOf": [{"anyOf": [{"type": "object"}]}]}, "does not describe an object"),
+        ({"anyOf": [{"type": "string"}]}, "does not describe an object"),
+        ({"$ref": "#/x/y", "x": {"y": {"properties": [1]}}}, "does not describe an object"),
+        ({"$ref": "#/x/y", "x": {"y": {"required": 5}}}, "does not describe an object"),
         (nested(100_000), "nested more than 64"),
         (cyclic(), "nested more than 64"),
         ({"enum": [list(range(30_000))]}, "20,000 parts"),
@@ -466,12 +466,12 @@ def test_a_recursive_schema_is_no_bomb():
         "type": "object",
         "properties": {"left": {"$ref": "#"}, "all": {"type": "array", "items": {"$ref": "#"}}},
     }
-    assert mend(tree) == (tree, ())
+    assert repair(tree) == (tree, ())
 
 
 def test_many_repairs_are_counted_not_listed():
     """The list of repairs stays short."""
-    _, notes = mend({"properties": {f"p{n}": {"type": "int"} for n in range(100)}})
+    _, notes = repair({"properties": {f"p{n}": {"type": "int"} for n in range(100)}})
     assert len(notes) == 41
     assert "more repairs" in notes[-1]
 

@@ -25,7 +25,7 @@ _WORDS: Final = (
     *("#", "#/$defs/a", "#/properties/a", "#/default", "#a", "true", "a", "b", "c", "name", "^[a-z]+$", "(["),
 )
 _NARROWER: Final = (
-    *("the type was missing", "no model may use its name", "folded into one object"),
+    *("the missing type", "rejects its name", "merged into one object"),
     *("only the properties", "moved up to the object", "the dialect was changed"),
 )
 """Repairs that take less than the schema did, on purpose."""

@@ -1,1 +1,1 @@
-"""Repairs JSON schemas as APIs write them."""
+"""Repairs the JSON schemas of APIs."""

@@ -1,7 +1,7 @@
-"""Limits the size of a schema, measured before anything recurses into it.
+"""Limits the size of a schema, which is measured before anything recurses into it.
 
-Owns the caps on bytes, depth and nodes, and the bound on how much work one value can cause: schemas that refer to
-each other twice per level double with each level, though the document is small.
+Owns the limits on bytes, depth and nodes, and on the work for checking one value: if schemas refer to each other
+twice per level, the work doubles with each level although the document is small.
 """
 
 import math
@@ -18,8 +18,8 @@ MOST_WORK: Final = 10_000
 _LONGEST_CHAIN: Final = 100
 
 
-class Unrepairable(Exception):  # noqa: N818 - it names the schema, and never leaves this package
-    """A schema that cannot be used. The text is the reason."""
+class Unrepairable(Exception):  # noqa: N818 - describes the schema, and is always caught in toolwire
+    """A schema cannot be used. The text is the reason."""
 
 
 def measure(value: Any) -> None:
@@ -48,34 +48,34 @@ def measure(value: Any) -> None:
 
 
 def _length(value: Any) -> int:
-    """Return about how many bytes a leaf takes; reject one that is not JSON."""
+    """Return the approximate number of bytes of a leaf; reject one that is not JSON."""
     if isinstance(value, str):
         return len(value)
     if value is None or isinstance(value, (bool, int)):
         return 1
     if isinstance(value, float) and math.isfinite(value):
         return 1
-    raise Unrepairable(f"the schema holds something that is not JSON: {type(value).__name__}")
+    raise Unrepairable(f"the schema contains a value that is not JSON: {type(value).__name__}")
 
 
 def _json(value: Any) -> bytes:
     try:
         return dumps(value)
-    except (TypeError, ValueError) as error:  # a key that is no text, half a surrogate pair
-        raise Unrepairable(f"the schema holds something that is not JSON: {error}") from error
+    except (TypeError, ValueError) as error:  # a key that is not text, half a surrogate pair
+        raise Unrepairable(f"the schema contains a value that is not JSON: {error}") from error
 
 
 def check_work(schema: dict[str, Any]) -> None:
-    """Reject a schema that checks one value against too many schemas."""
+    """Reject a schema for which one value is checked against too many schemas."""
     counted: dict[int, tuple[int, int]] = {}
 
     def of(node: Any, depth: int) -> tuple[int, int]:
-        """Return the number of schemas that apply to a value because of this one, and the longest way to one."""
+        """Return the number of schemas that apply to a value because of this one, and the longest chain of them."""
         if not isinstance(node, dict):
             return 1, 1
         if id(node) in counted:
             return counted[id(node)]
-        counted[id(node)] = 1, 1  # for now: the validator stops where a reference comes back to itself
+        counted[id(node)] = 1, 1  # preliminary, for cycles: the validator stops at a reference to itself
         inner = [] if depth > _LONGEST_CHAIN else [of(each, depth + 1) for each in _in_place(node, schema)]
         work = 1 + sum(each for each, _ in inner)
         chain = 1 + max((each for _, each in inner), default=0)
@@ -83,7 +83,7 @@ def check_work(schema: dict[str, Any]) -> None:
             raise Unrepairable(f"the schema has a chain of more than {_LONGEST_CHAIN} references")
         if work > MOST_WORK:
             raise Unrepairable(
-                f"the schema's references multiply to more than {MOST_WORK:,} checks of one value"
+                f"the references of the schema multiply to more than {MOST_WORK:,} checks of one value"
             )
         counted[id(node)] = work, chain
         return work, chain

@@ -3,11 +3,11 @@
 Owns the order of the repairs and the notes on them. `repair_schema` returns an object schema of draft 2020-12 that
 compiles offline and refers to nothing outside itself, or raises with the reason. It never changes its argument.
 
-Before the schema is mended (`mend`), properties written where it should be are told from a schema: `{"city":
-{"type": "string", "required": true}}`. A property may have any name, those of the keywords of JSON Schema included
-(`items`, `type`, `properties`), so values decide, never words alone. Afterwards its top becomes one object: the CLI
-drops all tools of a server for one whose schema is no object, and the model's API refuses the whole request for an
-`anyOf`, `oneOf`, `allOf` or an oddly named property at the top.
+First, a bare table of properties in place of a schema is recognized: `{"city": {"type": "string", "required":
+true}}`. A property may have any name, also that of a JSON Schema keyword (`items`, `type`, `properties`), so the
+values decide, never the names alone. Then the nodes of the schema are repaired (`nodes`). Finally its top level
+becomes one object: if one schema is not an object, the CLI drops all tools of the server, and the model's API
+rejects the whole request for an `anyOf`, `oneOf`, `allOf` or an oddly named property at the top level.
 """
 
 import re
@@ -18,14 +18,14 @@ from toolwire._protocol.json_codec import loads
 from toolwire._support.schema_structure import LISTS, ONE, REFERENCES, TABLES, resolve
 from toolwire.catalog.hidden_text import find_hidden
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work, measure
-from toolwire.catalog.schema_repair.mend import (
+from toolwire.catalog.schema_repair.nodes import (
     NUMBERS,
     WHOLE,
     Note,
     drop_unknown_required,
     find_kind,
-    mend,
     parse_flag,
+    repair_nodes,
     under,
 )
 from toolwire.catalog.values import tidy
@@ -35,10 +35,10 @@ from toolwire.tools.schema.json_schema import from_json_schema
 __all__ = ["Unrepairable", "repair_schema"]
 
 _EMPTY: Final = {"type": "object", "properties": {}}
-# Keywords that hold other schemas. A key of `patternProperties` may be no valid pattern: that keyword is dropped.
+# Keywords with nested schemas, which are not dropped. `patternProperties` may be: its keys may be invalid patterns.
 _STRUCTURE: Final = {*TABLES, *LISTS, *ONE} - {"patternProperties"}
 _MOST_DROPPED: Final = 20
-_MOST_PASSES: Final = 5  # a repair may make another one necessary: a property is dropped that was required
+_MOST_PASSES: Final = 5  # a repair may make another one necessary: a dropped property may be in `required`
 _MOST_NOTES: Final = 40
 _KEY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 _LONGEST_CHAIN: Final = 10
@@ -46,36 +46,36 @@ _FOLDED: Final = ("$ref", "allOf", "anyOf", "oneOf")
 
 
 def repair_schema(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return a repaired copy of a schema, and the repairs in sentences. Raises `Unrepairable` with the reason."""
+    """Return a repaired copy of a schema, and notes on the repairs. Raises `Unrepairable` with the reason."""
     notes = _Notes()
     measure(schema)
     if isinstance(schema, str) and schema.strip():
         schema = _parse(schema)
-        notes.add("", "it was text, and is read as JSON")
+        notes.add("", "it was text and was parsed as JSON")
         measure(schema)
     if schema is None or schema is True or schema in ("", [], {}) or not (schema or schema is False):
         if schema != {}:
-            notes.add("", "there was none, and it is an object without properties")
+            notes.add("", "it was missing: an object without properties is used")
         return dict(_EMPTY, properties={}), notes.lines()
     if not isinstance(schema, dict):
         raise Unrepairable(f"the schema must be an object, got {type(schema).__name__}")
     whole = wrap_bare_properties(schema, notes.add)
     for _ in range(_MOST_PASSES):
         before = notes.count
-        whole = to_object(mend(whole, notes.add), notes.add)
+        whole = to_object(repair_nodes(whole, notes.add), notes.add)
         _refuse_hidden(whole)
         check_work(whole)
         whole = _drop_until_valid(whole, notes)
-        measure(whole)  # what was added may have made it larger
+        measure(whole)  # repairs may have made it larger
         if notes.count == before:
             break
     return whole, notes.lines()
 
 
 def _refuse_hidden(schema: Any) -> None:
-    """Reject invisible characters in what is left: names, constants, all values of an enum."""
+    """Reject invisible characters in the parts that cannot be dropped: names, constants, all values of an enum."""
     if (found := find_hidden(schema)) is not None:
-        raise Unrepairable(f"the schema has invisible characters, in {clip(found, 60)!a}")
+        raise Unrepairable(f"the schema has invisible characters in {clip(found, 60)!a}")
 
 
 class _Notes:
@@ -118,7 +118,7 @@ def _drop_until_valid(schema: dict[str, Any], notes: _Notes) -> dict[str, Any]:
             path = getattr(error.__cause__, "instance_path", None)
             if not path or not _drop(schema, path, notes):
                 raise Unrepairable(str(error)) from error
-    raise Unrepairable(f"more than {_MOST_DROPPED} keywords of the schema make no sense")
+    raise Unrepairable(f"more than {_MOST_DROPPED} keywords of the schema are invalid")
 
 
 def _drop(schema: Any, path: list[str | int], notes: _Notes) -> bool:
@@ -135,44 +135,44 @@ def _drop(schema: Any, path: list[str | int], notes: _Notes) -> bool:
                 step = steps.pop(0)
                 where = under(where, step) if keyword == "properties" else where
                 schema = schema[step]
-    except (LookupError, TypeError):  # the validator leaves steps without a name out of its paths
+    except (LookupError, TypeError):  # the validator omits steps without a name from its paths
         return False
     if owner is None or keyword in _STRUCTURE or keyword in REFERENCES:
         return False
     del owner[keyword]
-    notes.add(where, f"`{clip(tidy(keyword), 40)}` made no sense and was dropped")
+    notes.add(where, f"`{clip(tidy(keyword), 40)}` was invalid and was dropped")
     return True
 
 
 def wrap_bare_properties(schema: dict[str, Any], note: Note) -> dict[str, Any]:
-    """Put properties that stand where the schema should be into an object schema; return a schema as it is.
+    """Wrap a bare table of properties in an object schema; return any other schema unchanged.
 
     Each value is judged by its shape:
 
-    - it *fits its keyword* when the name is a keyword and the value is what that keyword takes: text for `type`,
-      a list for `enum`, a table of schemas for `properties`;
-    - it *describes a property* when it is an object with at least one keyword of its own that fits and is no
+    - it *fits its keyword* if the name is a keyword and the value has the type of that keyword: text for `type`,
+      a list for `enum`, an object of schemas for `properties`;
+    - it *describes a property* if it is an object with at least one keyword that fits and whose value is not an
       object: `{"type": "string"}`, `{"required": true}`, `{"description": "..."}`.
 
-    The schema is bare properties when some value can only be a property, and nothing in it can only be a keyword,
-    but for what may stand beside bare properties (`"type": "object"`, `description`, a list of `required` names,
-    `$defs`). Where all values could be either (`{"additionalProperties": {"type": "string"}}`), it is a schema,
-    unless one of them says `required: true` or `false`, as only a property does. Keywords about arrays (`items`)
-    are always names here: arguments are an object.
+    The schema is a bare table of properties if some value can only be a property, and nothing in it can only be a
+    keyword, except those that may appear beside bare properties (`"type": "object"`, `description`, a list of
+    `required` names, `$defs`). If all values could be either (`{"additionalProperties": {"type": "string"}}`), it
+    is a schema, unless one of them has `required: true` or `false`, as only a property has. Keywords about arrays
+    (`items`) are always names here, because arguments are an object.
     """
     names = {name for name, value in schema.items() if _describes_property(value)}
     keywords = {name for name, value in schema.items() if _fits_keyword(name, value)}
     beside = {name for name in keywords - names if _may_stand_beside(name, schema[name])}
     if keywords - names - beside:
         return schema
-    if beside:  # then a name that begins with x- is an extension of it, whatever it holds
+    if beside:  # then a name that begins with x- is an extension, whatever its value
         beside |= {name for name in schema if name.startswith("x-")}
     names -= beside
     if not names - keywords and not any(
         parse_flag(schema[name].get("required")) is not None for name in names
     ):
         return schema
-    note("", "it was only the properties, and is now an object that has them")
+    note("", "it had only the properties and was wrapped in an object schema")
     around = {name: value for name, value in schema.items() if name in beside}
     inside = {name: value for name, value in schema.items() if name not in beside}
     return {**around, "type": "object", "properties": inside}
@@ -190,7 +190,7 @@ def _may_stand_beside(name: str, value: Any) -> bool:
 
 
 def _fits_keyword(name: str, value: Any, *, in_property: bool = False) -> bool:
-    """True if the value is what JSON Schema, or OpenAPI, has under this name."""
+    """True if the name is a keyword of JSON Schema or OpenAPI, and the value has the right type for it."""
     if name == "required" and in_property:
         return parse_flag(value) is not None or isinstance(value, list)
     if name in _ABOUT_ARRAYS and not in_property:
@@ -220,7 +220,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_names(value: Any) -> bool:
-    """True for a list of names, or another way to write `required` that is not a property."""
+    """True for a list of names, or another form of `required` that does not describe a property."""
     return isinstance(value, (list, str, bool)) or (
         isinstance(value, dict) and all(isinstance(each, bool) for each in value.values())
     )
@@ -231,9 +231,9 @@ def _is_schema(value: Any) -> bool:
 
 
 def _is_table(value: Any) -> bool:
-    """True for schemas by name: all objects or booleans, or all words such as `"string"`."""
+    """True for schemas by name: all objects or booleans, or all type names such as `"string"`."""
     if not isinstance(value, dict):
-        return isinstance(value, list)  # of properties with a `name` each
+        return isinstance(value, list)  # of properties, each with a `name`
     inner = list(value.values())
     return all(each is None or isinstance(each, (dict, bool)) for each in inner) or all(
         find_kind(each) for each in inner
@@ -288,9 +288,9 @@ _SHAPES: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def to_object(schema: Any, note: Note) -> dict[str, Any]:
-    """Turn a mended schema into one object. May change its argument; raises `Unrepairable` if that fails."""
+    """Convert a repaired schema to one object. May change its argument; raises `Unrepairable` if that fails."""
     if not isinstance(schema, dict):
-        raise Unrepairable("the schema takes nothing at all")
+        raise Unrepairable("the schema accepts no value at all")
     root = schema
     top = dict(schema)
     for keyword in _FOLDED:
@@ -303,26 +303,26 @@ def to_object(schema: Any, note: Note) -> dict[str, Any]:
     kind = top.get("type", "object")
     if kind != "object":
         if not (isinstance(kind, list) and "object" in kind):
-            raise Unrepairable(f"the schema is of type {kind}, and arguments are an object")
-        note("", "the type is now object alone")
+            raise Unrepairable(f"the schema has the type {kind}, but arguments are an object")
+        note("", "the type was changed to object alone")
     top["type"] = "object"
     top.setdefault("properties", {})
     for keyword in ("default", "enum", "const"):
         if keyword in top:
             del top[keyword]
-            note("", f"`{keyword}` of the whole was dropped")
+            note("", f"`{keyword}` at the top level was dropped")
     drop_unknown_required(top, "", note)
     _drop_illegal_names(top, note)
     return {"type": top.pop("type"), **top}
 
 
 def _fold(top: dict[str, Any], branches: list[Any], keyword: str, root: dict[str, Any], note: Note) -> None:
-    """Fold the properties of branches into the object itself."""
+    """Merge the properties of branches into the object itself."""
     every = keyword in ("$ref", "allOf")
     found = [_dereference(each, root) for each in branches]
     objects = [each for each in found if each is not None and _is_object(each)]
     if not objects or (every and len(objects) < len(found)):
-        raise Unrepairable(f"the schema's `{keyword}` at the top does not say what object it takes")
+        raise Unrepairable(f"`{keyword}` at the top level of the schema does not describe an object")
     table: dict[str, Any] = dict(top.get("properties") or {})
     for branch in objects:
         for name, each in branch.get("properties", {}).items():
@@ -343,7 +343,7 @@ def _fold(top: dict[str, Any], branches: list[Any], keyword: str, root: dict[str
     top["properties"] = table
     if wanted := list(dict.fromkeys([*top.get("required", []), *needed])):
         top["required"] = wanted
-    note("", f"`{keyword}` at the top was folded into one object")
+    note("", f"`{keyword}` at the top level was merged into one object")
 
 
 def _combine(one: Any, other: Any, keyword: str) -> dict[str, Any]:
@@ -354,7 +354,7 @@ def _combine(one: Any, other: Any, keyword: str) -> dict[str, Any]:
 
 
 def _dereference(branch: Any, root: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a branch, or the target of its reference; None if there is nothing to fold."""
+    """Return a branch, or the target of its reference; None if it is not an object."""
     for _ in range(_LONGEST_CHAIN):
         if not isinstance(branch, dict):
             return None
@@ -365,7 +365,7 @@ def _dereference(branch: Any, root: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_object(branch: dict[str, Any]) -> bool:
-    # A reference may lead to a place that is no schema and was not mended.
+    # A reference may lead to a place that is not a schema, and so was not repaired.
     sound = isinstance(branch.get("properties", {}), dict) and isinstance(branch.get("required", []), list)
     return (
         sound and branch.get("type", "object") == "object" and not {"allOf", "anyOf", "oneOf"} & branch.keys()
@@ -376,6 +376,8 @@ def _drop_illegal_names(top: dict[str, Any], note: Note) -> None:
     """Drop properties with names that the model's API rejects. `Unrepairable` if one of them is required."""
     for name in [name for name in top["properties"] if not _KEY.fullmatch(name)]:
         if name in top.get("required", []):
-            raise Unrepairable(f"the required property {clip(name)!r} has a name that no model may use")
+            raise Unrepairable(
+                f"the required property {clip(name)!r} has a name that the model's API rejects"
+            )
         del top["properties"][name]
-        note(name, "the property was dropped, for no model may use its name")
+        note(name, "the property was dropped, because the model's API rejects its name")
