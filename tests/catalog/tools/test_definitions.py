@@ -41,8 +41,8 @@ def test_one_bad_entry_never_costs_the_others():
     )
     assert [each.name for each in definitions] == ["good"]
     assert skipped == [
-        Skipped("2", "bad", "the schema is of type string, and arguments are an object"),
-        Skipped("", "no id", "it has no id by which it could be bought"),
+        Skipped("2", "bad", "the schema has the type string, but arguments are an object"),
+        Skipped("", "no id", "it has no id with which it could be bought"),
     ]
 
 
@@ -63,7 +63,7 @@ def test_an_entry_that_comes_twice_is_one_tool():
         definitions, skipped = define(entries)
         assert [each.price for each in definitions] == [9]
         assert [each.reason for each in skipped] == [
-            "the catalogue has its id more than once, with different words"
+            "the catalogue has its id more than once, with different definitions"
         ]
 
 
@@ -119,7 +119,7 @@ def test_without_a_free_name_the_entry_is_skipped():
     taken = []
     while definitions := define([Entry("1", "a")], taken=taken)[0]:
         taken.append(definitions[0].name)
-    assert define([Entry("1", "a")], taken=taken)[1] == [Skipped("1", "a", "no name is free for it")]
+    assert define([Entry("1", "a")], taken=taken)[1] == [Skipped("1", "a", "no free name was found")]
 
 
 def test_the_fingerprint_is_of_what_the_model_is_told():

@@ -76,7 +76,7 @@ def test_what_is_damaged_is_as_good_as_not_there(tmp_path, caplog, content):
     """It is told, and the list is fetched anew."""
     (tmp_path / "kept.json").write_text(content)
     assert load(tmp_path / "kept.json", URL) is None
-    assert "they are fetched anew" in caplog.text
+    assert "they are fetched again" in caplog.text
 
 
 def test_an_older_form_is_left_alone(tmp_path, caplog):
@@ -103,8 +103,8 @@ def test_what_cannot_be_kept_is_told(tmp_path, caplog):
     """A place that cannot be written, or data that is no JSON, costs the cache and nothing else."""
     (tmp_path / "file").write_text("")
     store(tmp_path / "file" / "kept.json", ENTRIES, URL, {})
-    assert "cannot be kept" in caplog.text
+    assert "cannot be saved" in caplog.text
     caplog.clear()
     store(tmp_path / "kept.json", [Entry("1", "a", schema={"n": {1, 2}})], URL, {})
-    assert "cannot be kept" in caplog.text
+    assert "cannot be saved" in caplog.text
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file"]

@@ -87,7 +87,7 @@ def test_a_damaged_file_is_an_error_and_never_empty_pins(tmp_path, content):
     """Who can damage the file must not switch the pins off with it."""
     path = tmp_path / "pins.json"
     path.write_text(content)
-    with pytest.raises(UsageError, match="is not a file of pins: restore it"):
+    with pytest.raises(UsageError, match="does not contain valid pins: restore it"):
         Pins.load(path)
 
 

@@ -1,1 +1,1 @@
-"""Makes tools of the entries of a catalogue: names, selection, pins, a cache for the next start."""
+"""Turns the entries of a catalogue into tools: names, selection, pins, a cache for the next start."""

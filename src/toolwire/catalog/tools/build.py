@@ -1,6 +1,6 @@
 """Chooses the entries that become tools, builds the tools, and compares them with the pins.
 
-Owns filter, rename, group and namespace. Pure, but for one warning of `drop_masked`.
+Owns filter, rename, group and namespace. Pure, except for one warning in `drop_masked`.
 """
 
 import fnmatch
@@ -23,10 +23,10 @@ _BLOCKED: Final = ("added", "changed", "price_up")
 
 @dataclass(frozen=True)
 class Selection:
-    """The choice of tools: filters, new names, grouping.
+    """Which entries become tools, and how they are named: filters, new names, grouping.
 
-    `include` and `exclude` are globs on the names of tools and on categories; a plain word in `include` may also be
-    a part of a name. Case does not matter. `group` puts the category in front of names, `namespace` a text.
+    `include` and `exclude` are globs for tool names and categories; a plain word in `include` also matches a part
+    of a name. Case does not matter. `group` prefixes names with the category, `namespace` with a text.
     """
 
     include: tuple[str, ...] = ()
@@ -43,9 +43,9 @@ class Selection:
         taken: Collection[str] = (),
         repairs: Repairs | None = None,
     ) -> tuple[list[Definition], list[Skipped]]:
-        """Define the tools of these entries. `known` has earlier names by id; `taken` are names in use.
+        """Define the tools for these entries. `known` has earlier names by id; `taken` are names in use.
 
-        `repairs` keeps repaired schemas, as in `definitions.define`.
+        `repairs` caches repaired schemas, as in `definitions.define`.
         """
         repairs = {} if repairs is None else repairs
         groups: dict[str, list[Entry]] = {}
@@ -71,7 +71,7 @@ class Selection:
         return [each for each in definitions if self.wants(each)], skipped
 
     def wants(self, definition: Definition) -> bool:
-        """True if the filters let a tool through."""
+        """True if the filters include a tool."""
         about = (definition.name, definition.category or "")
         if any(_fits(each, pattern) for pattern in self.exclude for each in about):
             return False
@@ -90,7 +90,7 @@ def _fits(text: str, pattern: str) -> bool:
 
 @dataclass(frozen=True)
 class Offer:
-    """The tools, the entries that can be none, and how the list differs from the pins or from the one before it."""
+    """The tools, the skipped entries, and how the list differs from the pins or from the previous list."""
 
     definitions: tuple[Definition, ...]
     skipped: tuple[Skipped, ...]
@@ -111,13 +111,13 @@ def build_offer(
     narrowed: Selection | None = None,
     repairs: Repairs | None = None,
 ) -> Offer:
-    """Build the tools of these entries. `before` has the present ones by name; `taken` are names of others.
+    """Build the tools for these entries. `before` has the present ones by name; `taken` are names of other tools.
 
-    `known` are names of an earlier run, by id, `agreed` those that other machines use, which go before ours. What
-    `narrowed` does not want is not offered either. `repairs` keeps repaired schemas for the next list.
+    `known` are names of an earlier run, by id; `agreed` are those that other machines use, which have precedence. A
+    tool must match `narrowed` too. `repairs` caches repaired schemas for the next list.
 
-    What differs from the pins is not offered. Who was pinned under a name keeps it, so that a namesake that comes
-    later cannot push a tool aside.
+    Entries that differ from the pins are not offered. An entry that was pinned under a name keeps it, so that a
+    later entry with the same name cannot replace a tool.
     """
     entries = list(entries)
     names = {**(known or {}), **{definition.id: name for name, definition in before.items()}}
@@ -127,7 +127,7 @@ def build_offer(
         definitions = [each for each in definitions if narrowed.wants(each)]
     changes: list[Change] = []
     if pins is not None:
-        # A tool that is only not wanted here was not removed there.
+        # An entry that the filters exclude was not removed from the list.
         unwanted = {each.id for each in entries} - {each.id for each in definitions}
         unwanted -= {each.id for each in skipped}
         pins = Pins({key: pin for key, pin in pins.tools.items() if key not in unwanted})
@@ -140,14 +140,14 @@ def build_offer(
 
 
 def drop_masked(entries: Iterable[Entry], mask: str) -> list[Entry]:
-    """Leave out entries whose id had one of our secrets in it: it was masked when the list was read.
+    """Leave out entries whose id contained one of our secrets: it was masked when the list was read.
 
-    Nothing could be bought by such an id. What the entries came as is dropped too: it is as large as all the rest.
+    Such an id cannot be used to buy anything. `raw` is dropped too: it is as large as all other fields together.
     """
     entries = list(entries)
     whole = [replace(each, raw={}) for each in entries if not mask or mask not in each.id]
     if len(whole) < len(entries):
-        logger.warning("%d entries have one of our secrets in their id: left out", len(entries) - len(whole))
+        logger.warning("%d entries are left out: their id contains a secret", len(entries) - len(whole))
     return whole
 
 
@@ -167,12 +167,12 @@ def build_tool(definition: Definition, buy: Callable[..., Awaitable[dict[str, An
         meta={CATEGORY: definition.category} if definition.category else None,
         search_hint=make_search_hint(definition.name, definition.base, definition.category, about),
         text_mirrors_structured=True,
-        repeatable=False,  # what costs money is never run again in silence
+        repeatable=False,  # a paid call is never repeated automatically
     )
 
 
 def _price_note(definition: Definition) -> str:
-    """Return the note on the price for the description."""
+    """Return the sentence about the price for the description."""
     if definition.prices:
         known = [each for each in definition.prices.values() if each is not None]
         if known and min(known) < (highest := definition.price or max(known)):

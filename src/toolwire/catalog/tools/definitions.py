@@ -1,8 +1,8 @@
 """Turns the entries of a catalogue into definitions of tools.
 
-Owns what an entry, a definition and a skipped entry are, the way from one to the other, and the names of tools:
-what a legal one is, how a readable one is made, and who gets which when several want the same. Pure: the same
-entries give the same definitions in whatever order they come, and one bad entry never costs the others.
+Owns entries, definitions and skipped entries, the conversion between them, and the names of tools: which are legal,
+how a readable one is made, and who gets it if several entries have the same. Pure: the same entries result in the
+same definitions whatever their order, and one bad entry never affects the others.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _WORD: Final = re.compile(r"[a-zA-Z0-9]", re.ASCII)
 _NOT_LEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]", re.ASCII)
 _GAP: Final = re.compile(r"[^a-z0-9]+", re.ASCII)
-# Letters that decomposition leaves alone, with their usual spelling.
+# Letters that Unicode decomposition does not change, with their usual spelling.
 _SPELLED: Final = str.maketrans(
     {"ß": "ss", "æ": "ae", "Æ": "AE", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "OE", "ł": "l", "Ł": "L"}
     | {
@@ -43,26 +43,26 @@ _SPELLED: Final = str.maketrans(
         "+": " plus ",
     }
 )
-# An id of a database or a UUID: nobody would call a tool that.
+# A database id or a UUID, which is not a readable name.
 _ID: Final = re.compile(
     r"[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\d+", re.ASCII
 )
 _LONGEST_READABLE: Final = 200
 _LONGEST_NAMESPACE: Final = 32
-# How many hex digits of the id's hash a name carries: none, then more for as long as two names are the same.
+# The number of hex digits of the id's hash in a name: none at first, then more while two names are the same.
 _DIGITS: Final = (0, 8, 12, 20, 32)
 
 
 @dataclass(frozen=True)
 class Wish:
-    """The name that an entry would get if it were alone. `id` must be its own."""
+    """The name that an entry would get without conflicts. `id` must be unique."""
 
     id: str
     base: str
 
 
 def identity(name: str) -> str:
-    """Return a name without case and punctuation: by it a tool is recognised under another id."""
+    """Return a name without case and punctuation, to recognize a tool under another id."""
     return "".join(each for each in name.casefold() if each.isalnum())
 
 
@@ -82,23 +82,23 @@ def readable_name(id: str, name: str, description: str, separator: str = " — "
 
 
 def slug(text: str) -> str:
-    """Make a name of legal characters, of any length; empty if nothing is left. A legal name stays as it is."""
+    """Convert a text to legal characters, of any length; empty if nothing is left. A legal name is not changed."""
     if is_legal(text):
         return text
     plain = unicodedata.normalize("NFKD", remove_hidden(text).translate(_SPELLED))
-    # Letters of other scripts, accents and soft hyphens go; punctuation of any script parts words.
+    # Letters of other scripts, accents and soft hyphens are dropped; punctuation of any script separates words.
     kept = "".join(
-        each if each.isascii() or not (each.isalnum() or _is_no_gap(each)) else "" for each in plain
+        each if each.isascii() or not (each.isalnum() or _is_inside_word(each)) else "" for each in plain
     )
     return _GAP.sub("_", kept.lower()).strip("_")
 
 
 def base_name(id: str, name: str, description: str, separator: str = " — ") -> str:
-    """Return the name that an entry would get if it were alone. May be too long."""
-    said = readable_name(id, name, description, separator)
-    made = slug(said)
-    if made and not (said == id and _ID.fullmatch(said)):
-        return made
+    """Return the name that an entry would get without conflicts. May be too long."""
+    readable = readable_name(id, name, description, separator)
+    legal = slug(readable)
+    if legal and not (readable == id and _ID.fullmatch(readable)):
+        return legal
     return f"tool_{slug(id) or _digest(id)[: _DIGITS[1]]}"
 
 
@@ -110,12 +110,12 @@ def assign(
     known: Mapping[str, str] | None = None,
     longest: int = LONGEST,
 ) -> dict[str, str | None]:
-    """Entry id -> its legal name, no two alike even for clients that ignore case. None where none is free.
+    """Return entry id -> legal name, unique even for clients that ignore case. None if no name is free.
 
-    The names do not depend on the order of the wishes. Those who want the same name all get a suffix made from
-    their id, for no one of them has the better right, and a model must not take one for another. `known` (the names
-    of an earlier run) is such a right: who had a name keeps it, and only the newcomer gets a suffix. A name that is
-    too long (over `longest` characters) always gets one, so that a namesake that comes later changes nothing.
+    The names do not depend on the order of the wishes. Entries that want the same name all get a suffix made from
+    their id: none of them has precedence, and a model must not confuse them. But an entry that had a name in an
+    earlier run (`known`) keeps it, and only the new one gets a suffix. A name that is too long (over `longest`
+    characters) always gets a suffix, so that a later entry with the same name changes nothing.
     """
     prefix = prefix_of(namespace)
     reserved = {_key(name) for name in taken}
@@ -141,25 +141,27 @@ def assign(
 
 
 def prefix_of(namespace: str) -> str:
-    """Return the prefix of a namespace. A long one is cut, since it may be an API's category."""
+    """Return the prefix for a namespace. A long one is shortened, because it may be an API's category."""
     if not namespace:
         return ""
     if _NOT_LEGAL.search(namespace) or not _WORD.search(namespace):
-        raise UsageError(f"the namespace {namespace!r} must be letters, digits, _ or -, such as 'shop'")
+        raise UsageError(
+            f"the namespace {namespace!r} must consist of letters, digits, _ or -, such as 'shop'"
+        )
     return f"{namespace[:_LONGEST_NAMESPACE].rstrip('_-') or 'x'}_"
 
 
 def check_renames(rename: Mapping[str, Any]) -> None:
-    """Reject new names that are not legal: a name that the user chose is not changed."""
+    """Reject new names that are not legal: a name that the user chose is never changed."""
     for old, new in rename.items():
         if not isinstance(new, str) or not is_legal(new):
             raise UsageError(
-                f"{old!r} cannot be renamed to {new!r}: a name has 1 to {LONGEST} letters, digits, _ or -"
+                f"{old!r} cannot be renamed to {new!r}: a name must have 1 to {LONGEST} letters, digits, _ or -"
             )
 
 
 def parse_names(document: str | None) -> dict[str, str]:
-    """Read the names that machines have agreed on, by id of the entry; none from a document that is not ours."""
+    """Parse the names that machines have agreed on, by entry id; empty if the document is not valid."""
     try:
         found = json.loads(document or "{}")
     except ValueError:
@@ -169,10 +171,10 @@ def parse_names(document: str | None) -> dict[str, str]:
 
 
 def merge_names(document: str | None, names: Mapping[str, str], listed: Collection[str]) -> str:
-    """Return the document with our names added. Names that are there stay, as long as their entry is `listed`.
+    """Return the document with our names added. Names already in it stay as long as their entry is `listed`.
 
-    Which name an entry gets depends on which entries were there before: without such a document, machines that
-    were started at different times would name them differently.
+    The name of an entry depends on which entries existed before: without a shared document, machines that were
+    started at different times would use different names.
     """
     kept = {id: name for id, name in parse_names(document).items() if id in listed}  # noqa: A001
     taken = set(kept.values())
@@ -183,7 +185,7 @@ def merge_names(document: str | None, names: Mapping[str, str], listed: Collecti
 def _keep_known_names(
     bases: Mapping[str, str], prefix: str, known: Mapping[str, str], reserved: Collection[str], longest: int
 ) -> dict[str, int]:
-    """Return the ids whose known name still fits and is not contested, each with the level of its name."""
+    """Return the ids whose known name is still valid and wanted by no other, each with the level of its name."""
     kept: dict[str, int] = {}
     holders: defaultdict[str, list[str]] = defaultdict(list)
     for who in bases.keys() & known.keys():
@@ -201,7 +203,7 @@ def _name(prefix: str, base: str, id: str, level: int, longest: int) -> str:
 
 
 def _key(name: str) -> str:
-    """Return the key that no two names may share: the CLI's spelling, whatever the case."""
+    """Return the key that no two names may share: the CLI's spelling, ignoring case."""
     return wire_name(name).casefold()
 
 
@@ -209,30 +211,30 @@ def _digest(id: str) -> str:
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _is_no_gap(character: str) -> bool:
-    """True for a character that stands inside a word: a mark, a joiner, a soft hyphen."""
+def _is_inside_word(character: str) -> bool:
+    """True for a character that does not separate words: a mark, a joiner, a soft hyphen."""
     return unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a catalogue, as its API describes it. Nothing is checked yet."""
+    """An entry of a catalogue, as its API describes it; not validated yet."""
 
     id: str
-    """By which it is bought. Never shown to the model."""
+    """The id with which it is bought. Never shown to the model."""
     name: str
     description: str = ""
     schema: Any = None
-    """The parameters: meant to be a JSON schema."""
+    """The parameters: should be a JSON schema."""
     price: int | None = None
-    """Of one call, in micro-dollars; None when the catalogue does not tell."""
+    """The price of one call, in micro-dollars; None if the catalogue does not have it."""
     category: str | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The entry as it came."""
+    """The entry as the API sent it."""
     prices: Mapping[str, int | None] = field(default_factory=dict)
-    """Prices by the value of `price_argument`; None for one that cannot be read. `price` is then the highest."""
+    """Prices by the value of `price_argument`; None for an unreadable price. `price` is then the highest."""
     price_argument: str = ""
-    """The argument that decides the price."""
+    """The argument that determines the price."""
 
 
 @dataclass(frozen=True)
@@ -246,26 +248,26 @@ class Definition:
     price: int | None = None
     category: str | None = None
     repairs: tuple[str, ...] = ()
-    """The repairs that were made, one sentence each."""
+    """Notes on the repairs, one sentence each."""
     prices: Mapping[str, int | None] = field(default_factory=dict)
     """Prices by the value of `price_argument`, as in `Entry`."""
     price_argument: str = ""
     base: str = ""
-    """The name without a collision's suffix, namespace or new name: the same tool under another id has it too."""
+    """The name without suffix, namespace and renaming: the same tool under another id has the same."""
 
     @cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 of name, description and schema. The price is pinned beside it, not inside."""
+        """The SHA-256 of name, description and schema. The price is pinned separately."""
         return fingerprint(self.name, self.description, self.schema)
 
 
 Repairs = dict[str, tuple[Any, tuple[dict[str, Any], tuple[str, ...]]]]
-"""Entry id -> its schema, and what that was repaired to."""
+"""Entry id -> its schema, and the repaired schema with the notes."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """An entry that cannot be a tool, and why."""
+    """An entry that cannot become a tool, and why."""
 
     id: str
     name: str
@@ -275,7 +277,7 @@ class Skipped:
 def price_for(tool: Entry | Definition, arguments: Mapping[str, Any]) -> tuple[str, int | None]:
     """Return the variant of a call ("" if there is only one) and its price, None if unknown.
 
-    A value of the argument that has no price of its own, or none at all, costs the highest price.
+    If the argument is missing, or its value has no price of its own, the call costs the highest price.
     """
     value = arguments.get(tool.price_argument) if tool.prices else None
     variant = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
@@ -283,9 +285,9 @@ def price_for(tool: Entry | Definition, arguments: Mapping[str, Any]) -> tuple[s
 
 
 def fingerprint(name: str, description: str, schema: Any) -> str:
-    """Return the SHA-256, in hex, of what a model is told of a tool."""
-    told = {"name": name, "description": description, "schema": schema}
-    return hashlib.sha256(dumps(told, sort_keys=True)).hexdigest()
+    """Return the SHA-256, in hex, of everything that a model sees of a tool."""
+    visible = {"name": name, "description": description, "schema": schema}
+    return hashlib.sha256(dumps(visible, sort_keys=True)).hexdigest()
 
 
 def define(
@@ -298,12 +300,12 @@ def define(
     separator: str = " — ",
     repairs: Repairs | None = None,
 ) -> tuple[list[Definition], list[Skipped]]:
-    """Define tools for all entries that can be one; return them and the others with the reason, by name.
+    """Define a tool for every entry if possible. Returns the tools, and the skipped entries, sorted by name.
 
-    `taken` are names that must not be used. `rename` gives new names by an entry's id or by the name that it would
-    get; `namespace` goes before every name. `known` is id -> name of an earlier run (`Pins.names`): see
-    `assign` for who keeps a name. UsageError only for an illegal new name or namespace. `repairs` keeps the
-    repaired schemas for the next time: to repair one takes longer than all the rest.
+    `taken` are names that must not be used. `rename` has new names by an entry's id or by the name that it would
+    get; `namespace` is a prefix of every name. `known` is id -> name of an earlier run (`Pins.names`): see
+    `assign` for who keeps a name. Raises UsageError only for an illegal new name or namespace. `repairs` caches
+    the repaired schemas for the next time: repairing one takes longer than everything else.
     """
     rename = rename or {}
     check_renames(rename)
@@ -319,7 +321,7 @@ def define(
             usable[entry.id] = (entry, *kept[1])
         except Unrepairable as reason:
             skipped.append(Skipped(entry.id, _label(entry), str(reason)))
-        except Exception as error:  # noqa: BLE001 - a mistake of ours with one schema must not cost the others
+        except Exception as error:  # noqa: BLE001 - a bug of ours with one schema must not affect the others
             skipped.append(
                 Skipped(entry.id, _label(entry), f"its schema cannot be read: {type(error).__name__}")
             )
@@ -328,21 +330,21 @@ def define(
         base = bases[entry.id] = base_name(entry.id, _text(entry.name), _text(entry.description), separator)
         new = rename.get(entry.id) or rename.get(base) or rename.get(_text(entry.name))
         wishes.append(Wish(entry.id, new or base))
-        if new:  # the user's word goes before an older right
+        if new:  # a name that the user chose has precedence over earlier names
             own = f"{prefix}{new}"
             rights = {who: had for who, had in rights.items() if had != own} | {entry.id: own}
     names = assign(wishes, taken=taken, namespace=namespace, known=rights)
     definitions = []
     for entry, schema, notes in usable.values():
         if (name := names[entry.id]) is None:
-            skipped.append(Skipped(entry.id, _label(entry), "no name is free for it"))
+            skipped.append(Skipped(entry.id, _label(entry), "no free name was found"))
         else:
             definitions.append(_define_one(entry, name, bases[entry.id], schema, notes))
     return sorted(definitions, key=lambda each: each.name), sorted(skipped, key=_order)
 
 
 def _deduplicate(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
-    """Keep each id once: of several entries with one id the dearest, so that enough money is reserved."""
+    """Keep one entry per id: of several, the most expensive one, so that enough money is reserved."""
     groups: dict[str, list[Entry]] = {}
     skipped = []
     for entry in entries:
@@ -350,7 +352,7 @@ def _deduplicate(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
             groups.setdefault(entry.id, []).append(entry)
         else:
             skipped.append(
-                Skipped(tidy(entry.id, 200), _label(entry), "it has no id by which it could be bought")
+                Skipped(tidy(entry.id, 200), _label(entry), "it has no id with which it could be bought")
             )
     single = []
     for group in groups.values():
@@ -358,7 +360,9 @@ def _deduplicate(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
         first, *others = [different[key] for key in sorted(different)]
         single.append(first)
         skipped += [
-            Skipped(first.id, _label(other), "the catalogue has its id more than once, with different words")
+            Skipped(
+                first.id, _label(other), "the catalogue has its id more than once, with different definitions"
+            )
             for other in others
         ]
     return single, skipped
@@ -369,7 +373,7 @@ def _define_one(
 ) -> Definition:
     description = tidy(entry.description)
     if description != _text(entry.description).strip():
-        repairs = ("the description was cleaned of what cannot be seen, or cut", *repairs)
+        repairs = ("the description had invisible characters or was too long, and was cleaned", *repairs)
     price = entry.price if type(entry.price) is int and entry.price >= 0 else None
     return Definition(
         id=entry.id,
@@ -386,15 +390,15 @@ def _define_one(
 
 
 def _identity(entry: Entry) -> tuple[int, str]:
-    """Return a key by which entries with one id are compared; the dearest sorts first."""
+    """Return a sort key for entries with the same id; the most expensive one sorts first."""
     price = entry.price if type(entry.price) is int else -1
-    told = (_text(entry.name), _text(entry.description), entry.category, sorted(entry.prices.items()))
+    other = (_text(entry.name), _text(entry.description), entry.category, sorted(entry.prices.items()))
     try:
         measure(entry.schema)
         schema = dumps(entry.schema, sort_keys=True).decode()
     except Unrepairable as reason:
-        schema = f"~{reason}"  # after any that can be used
-    return -price, f"{schema} {told!r}"
+        schema = f"~{reason}"  # sorts after usable schemas
+    return -price, f"{schema} {other!r}"
 
 
 def _order(skipped: Skipped) -> tuple[str, str, str]:

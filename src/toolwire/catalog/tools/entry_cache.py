@@ -1,6 +1,6 @@
 """Saves the entries of a catalogue on disk, for a start while the API cannot be reached.
 
-Owns the file's form. It is written whole or not at all, and what cannot be read is as good as not there.
+Owns the file format. The file is replaced atomically, and a file that cannot be read is treated as missing.
 """
 
 import time
@@ -22,7 +22,7 @@ _FIELDS: Final = tuple(each.name for each in fields(Entry) if each.name != "raw"
 
 @dataclass(frozen=True)
 class SavedEntries:
-    """Entries, when they were fetched (seconds since 1970), and what their tools were called, by id."""
+    """Entries, when they were fetched (seconds since 1970), and the names of their tools by id."""
 
     at: float
     entries: tuple[Entry, ...]
@@ -32,18 +32,18 @@ class SavedEntries:
 def save_entries(path: Path, entries: Iterable[Entry], base_url: str, names: Mapping[str, str]) -> None:
     """Save entries, and the names of their tools by id.
 
-    A disk that is full or may not be written costs the cache, not the tools.
+    If the disk is full or read-only, only the cache is lost: the tools still work.
     """
     about = {"form": _FORM, "base_url": base_url, "at": time.time(), "names": dict(names)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, _encode(about, entries))
     except (OSError, TypeError, ValueError) as error:
-        logger.warning("the definitions cannot be kept in %s: %s", path, error)
+        logger.warning("the definitions cannot be saved in %s: %s", path, error)
 
 
 def _encode(about: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[bytes]:
-    """Yield the JSON entry by entry: all of them at once would keep other threads waiting."""
+    """Yield the JSON entry by entry: encoding all of them at once would block other threads."""
     yield dumps(about)[:-1] + b',"entries":['
     for number, entry in enumerate(entries):
         yield (b"," if number else b"") + dumps({name: getattr(entry, name) for name in _FIELDS})
@@ -51,7 +51,7 @@ def _encode(about: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[byte
 
 
 def load_entries(path: Path, base_url: str) -> SavedEntries | None:
-    """Load the saved entries of this API; None if there is nothing that can be used."""
+    """Load the saved entries of this API; None if there is no usable file."""
     try:
         data = loads(path.read_bytes())
         if data["form"] != _FORM or data["base_url"] != base_url:
@@ -61,7 +61,7 @@ def load_entries(path: Path, base_url: str) -> SavedEntries | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        logger.warning("the kept definitions in %s cannot be read (%s): they are fetched anew", path, error)
+        logger.warning("the saved definitions in %s cannot be read (%s): they are fetched again", path, error)
         return None
 
 

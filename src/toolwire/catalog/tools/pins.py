@@ -1,8 +1,8 @@
-"""Pins: the definitions that a person has accepted, and how a catalogue differs from them.
+"""Pins: the definitions that a user has accepted, and how a catalogue differs from them.
 
-Owns the pin file (JSON, for the owner only, written whole or not at all) and the comparison. A definition that
-changed after somebody had looked at it is how a catalogue turns on its users, so a pin file that cannot be read is
-an error, never an empty one.
+Owns the pin file (JSON, readable by its owner only, replaced atomically) and the comparison. A malicious
+catalogue may change a definition after the user has accepted it, so a pin file that cannot be read is an error,
+never treated as empty.
 """
 
 import json
@@ -27,7 +27,7 @@ _MOST_LINES: Final = 200
 _WIDTH: Final = 70
 _BEFORE: Final = 20
 _MOST_DEPTH: Final = 200
-# The fields of a pin beside its id, and what each may be.
+# The fields of a pin besides its id, and their types.
 _KINDS: Final = {
     "name": (str,),
     "description": (str,),
@@ -40,18 +40,18 @@ _KINDS: Final = {
 
 @dataclass(frozen=True)
 class Change:
-    """One way in which a catalogue differs from what was pinned."""
+    """One difference between a catalogue and its pins."""
 
     kind: Kind
     name: str
     diff: str
-    """One line for each thing that differs. Plain ASCII: what an API wrote cannot steer a terminal."""
+    """One line for each difference. Plain ASCII, so that text from an API cannot control a terminal."""
     id: str = ""
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """A definition as it was agreed to."""
+    """A definition as it was accepted."""
 
     id: str
     name: str
@@ -63,13 +63,13 @@ class Pinned:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint, computed as that of a definition."""
+        """The fingerprint, computed like that of a definition."""
         return fingerprint(self.name, self.description, self.schema)
 
 
 @dataclass(frozen=True)
 class Pins:
-    """The definitions that were agreed to, by the id of their entry."""
+    """The accepted definitions, by the id of their entry."""
 
     tools: Mapping[str, Pinned] = field(default_factory=dict)
 
@@ -84,17 +84,17 @@ class Pins:
         )
 
     def accept(self, definitions: Iterable[Definition]) -> "Pins":
-        """Return pins with these definitions in place of those that were pinned for their entries."""
+        """Return pins in which these definitions replace those of the same entries."""
         return Pins({**self.tools, **Pins.of(definitions).tools})
 
     @property
     def names(self) -> dict[str, str]:
-        """Entry id -> tool name: what `define(known=...)` takes, so that names stay."""
+        """Entry id -> tool name, for `define(known=...)`, so that names do not change."""
         return {each.id: each.name for each in self.tools.values()}
 
     @classmethod
     def load(cls, path: str | Path) -> "Pins":
-        """Load the pins from a file; none if there is no file. UsageError if it cannot be read."""
+        """Load the pins from a file; empty pins if there is no file. UsageError if it cannot be read."""
         path = Path(path)
         try:
             with path.open("rb") as file:
@@ -107,17 +107,17 @@ class Pins:
 
     @classmethod
     def parse(cls, content: str | bytes, source: str) -> "Pins":
-        """Read what `dump` wrote. UsageError names the source if it cannot be read."""
+        """Parse the output of `dump`. Raises UsageError that names the source if it is not valid."""
         try:
             return cls._from_json(json.loads(content) if len(content) <= _LARGEST else None)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise UsageError(
-                f"{source} is not a file of pins: restore it from a copy, or delete it to look through and pin "
-                "all tools anew"
+                f"{source} does not contain valid pins: restore it from a copy, or delete it to review and pin all "
+                "tools again"
             ) from error
 
     def save(self, path: str | Path) -> None:
-        """Write the file, whole or not at all, readable by its owner only."""
+        """Replace the file atomically, readable by its owner only."""
         path = Path(path)
         try:
             replace_file(path, [self.dump().encode()])
@@ -125,7 +125,7 @@ class Pins:
             raise UsageError(f"{path}: the pins cannot be written: {error.strerror}") from error
 
     def dump(self) -> str:
-        """Return the content of a file of pins."""
+        """Return the content of a pin file."""
         tools = {
             each.id: {**{name: getattr(each, name) for name in _KINDS}, "prices": dict(each.prices)}
             for each in self.tools.values()
@@ -135,7 +135,7 @@ class Pins:
     @classmethod
     def _from_json(cls, data: Any) -> "Pins":
         if data["version"] not in (_OLDER, _VERSION):
-            raise ValueError("another version")
+            raise ValueError("unsupported version")
         tools = {}
         for id, each in data["tools"].items():  # noqa: A001 - as the field is called
             if data["version"] == _OLDER:
@@ -143,18 +143,18 @@ class Pins:
             pinned = Pinned(id=id, **each)
             for name, kinds in _KINDS.items():
                 if type(each.get(name)) not in kinds:
-                    raise TypeError("a pin of another kind")
+                    raise TypeError("a field of a pin has the wrong type")
             if not all(type(price) in (int, type(None)) for price in pinned.prices.values()):
-                raise TypeError("a price of another kind")
-            dumps(each)  # neither too deep nor more than JSON
+                raise TypeError("a price of a pin has the wrong type")
+            dumps(each)  # raises if it is too deep or not JSON
             tools[id] = pinned
         return cls(tools)
 
 
 def compare(definitions: Iterable[Definition], pins: Pins) -> list[Change]:
-    """List the differences from the pins, by name. A tool whose text and price both changed is there twice.
+    """Return the differences from the pins, sorted by name. A tool whose text and price changed has two.
 
-    A price that becomes known, or unknown, counts as up: either way more may be spent than was agreed to.
+    A price that becomes known, or unknown, counts as raised: either way more may be spent than was accepted.
     """
     changes = []
     current = {each.id: each for each in definitions}
@@ -172,14 +172,14 @@ def compare(definitions: Iterable[Definition], pins: Pins) -> list[Change]:
 
 
 def _price_changes(old: Pinned, new: Definition) -> Iterator[Change]:
-    """Yield the differences in price, those that rose and those that fell separately."""
+    """Yield the changes of prices: raised and lowered ones separately."""
     lines: dict[Kind, list[str]] = {"price_up": [], "price_down": []}
     if old.price_argument != new.price_argument:
         lines["price_up"].append(
             f"price by: {_json(old.price_argument or None)} -> {_json(new.price_argument or None)}"
         )
     pairs = [("price", old.price, new.price)]
-    # An action without a price of its own costs what the whole tool does.
+    # An action without a price of its own costs the price of the tool.
     pairs += [
         (f"price[{_clip(_json(value))}]", old.prices.get(value, old.price), new.prices.get(value, new.price))
         for value in sorted({*old.prices, *new.prices})
@@ -194,7 +194,7 @@ def _price_changes(old: Pinned, new: Definition) -> Iterator[Change]:
 
 
 def _summary(sign: str, tool: Definition | Pinned) -> str:
-    """Describe a tool that only one side has."""
+    """Describe a tool that exists only in the catalogue or only in the pins."""
     lines = [
         f"{sign} description: {_json(tool.description)}",
         f"{sign} price: {_price(tool.price)}",
@@ -241,7 +241,7 @@ def _differences(path: str, old: Any, new: Any, depth: int) -> Iterator[str]:
 
 
 def _format_pair(old: Any, new: Any) -> str:
-    """Format both values, cut to where they differ."""
+    """Format both values, shortened to the part that differs."""
     before, after = _json(old), _json(new)
     pairs = enumerate(zip(before, after, strict=False))
     same = next((index for index, (one, other) in pairs if one != other), min(len(before), len(after)))
