@@ -300,21 +300,21 @@ def test_addresses_that_may_not(address):
     ("change", "words"),
     [
         ({"lst": "/x"}, "there is no setting 'lst': did you mean 'list'"),
-        ({"zzzz": 1}, "there is no setting 'zzzz': known are name"),
+        ({"zzzz": 1}, "there is no setting 'zzzz': the settings are name"),
         ({"call": {"pth": "/x"}}, "call: there is no setting 'pth': did you mean 'path'"),
         ({"name": ""}, "name must not be empty"),
         ({"name": " "}, "name must not be empty"),
         ({"name": 5}, "name must be text, got 5"),
-        ({"call": {"id_field": ""}}, "call: id_field must be set, or path must have {id}"),
-        ({"call": {"timeout": "30"}}, "call.timeout must be seconds"),
-        ({"call": {"timeout": 0}}, "call.timeout must be seconds"),
-        ({"call": {"timeout": float("inf")}}, "call.timeout must be seconds"),
-        ({"call": {"timeout": True}}, "call.timeout must be seconds"),
-        ({"call": {"timeouts": {"a": -1}}}, "call.timeouts.a must be seconds"),
+        ({"call": {"id_field": ""}}, "call: id_field must be set, or path must contain {id}"),
+        ({"call": {"timeout": "30"}}, "call.timeout must be a number of seconds"),
+        ({"call": {"timeout": 0}}, "call.timeout must be a number of seconds"),
+        ({"call": {"timeout": float("inf")}}, "call.timeout must be a number of seconds"),
+        ({"call": {"timeout": True}}, "call.timeout must be a number of seconds"),
+        ({"call": {"timeouts": {"a": -1}}}, "call.timeouts.a must be a number of seconds"),
         ({"call": {"timeouts": 3}}, "call.timeouts must be a table"),
         ({"call": 3}, "call must be a table"),
         ({"call": {"idempotent": "yes"}}, "call.idempotent must be true or false"),
-        ({"call": {"idempotent": True}}, "set idempotency_header or request_id_field"),
+        ({"call": {"idempotent": True}}, "idempotency_header or request_id_field must be set"),
         ({"call": {"max_reply_bytes": 0}}, "call.max_reply_bytes must be over 0, got 0"),
         ({"call": {"max_reply_bytes": True}}, "call.max_reply_bytes must be a whole number, got True"),
         ({"call": {"uncharged_statuses": [99]}}, "call.uncharged_statuses[0] must be an HTTP status"),
@@ -326,7 +326,7 @@ def test_addresses_that_may_not(address):
         ({"call": {"body": {"id": 1}}}, "call: id_field and body.id must be different fields"),
         (
             {"call": {"id_field": "a.b", "arguments": "a"}},
-            "id_field and arguments must be different fields, and none inside of the other, got 'a.b' and 'a'",
+            "id_field and arguments must be different fields, and not one inside the other, got 'a.b' and 'a'",
         ),
         (
             {"call": {"id_field": "a.b", "body": {"a": {"b": 1}}}},
@@ -335,46 +335,49 @@ def test_addresses_that_may_not(address):
         ({"call": {"id_field": "a.b", "body": {"a": 1}}}, "id_field and body.a must be different fields"),
         ({"entry": {"id": "a|" * 1_000}}, "entry.id is too long for a path"),
         ({"name": 10**5_000}, "name must be text, got a int that is too large to be shown"),
-        ({"call": {"timeout": 10**400}}, "call.timeout must be seconds, over 0 and at most a day, got 1000"),
+        (
+            {"call": {"timeout": 10**400}},
+            "call.timeout must be a number of seconds, over 0 and at most a day, got 1000",
+        ),
         (
             {"reply": {"failure": [{"path": "on", "equals": dt.date(2026, 1, 1)}]}},
-            "reply.failure[0]: equals, one_of and not_in must be what JSON can say",
+            "reply.failure[0]: equals, one_of and not_in must be valid JSON",
         ),
         ({"call": {"body": {"a": [{1: 2}]}}}, "call.body.a must have names as keys, got 1"),
-        ({"call": {"stream_query": {"s": "1"}}}, "call: stream_query has no use without streams = true"),
+        ({"call": {"stream_query": {"s": "1"}}}, "call: stream_query has no effect without streams = true"),
         (
             {"reply": {"cost_unit": "cents"}},
-            "reply: cost or cost_header must be set with cost_unit: a cost that is found by itself",
+            "reply: cost or cost_header must be set with cost_unit: a cost that is found automatically",
         ),
         ({"reply": {"balance_unit": 0.01}}, "reply: balance or balance_header must be set with balance_unit"),
         (
             {"secrets": {"k": {"variable": "K", "encoding": "base64"}}},
-            "encoding is that of parts: without them the variable is sent as it is",
+            "encoding applies only to parts: a variable is sent unchanged",
         ),
         (
             {"secrets": {"k": {"variable": "K", "place": "basic", "key": "X-Key"}}},
-            "key has no use with place = 'basic'",
+            "key has no effect with place = 'basic'",
         ),
         (
             {"list": {"paging": {"size_parameter": "limit"}}},
-            "list.paging: size_parameter has no use with kind = 'none': set kind to one of page, offset",
+            "list.paging: size_parameter has no effect with kind = 'none': set kind to one of page, offset",
         ),
         (
             {"list": {"paging": {"kind": "page", "cursor": "next"}}},
-            "list.paging: cursor has no use with kind = 'page': set kind to one of cursor, link",
+            "list.paging: cursor has no effect with kind = 'page': set kind to one of cursor, link",
         ),
         (
             {"list": {"paging": {"kind": "offset", "total_pages": "pages"}}},
-            "list.paging: total_pages has no use with kind = 'offset': set kind to one of page",
+            "list.paging: total_pages has no effect with kind = 'offset': set kind to one of page",
         ),
         (
             {"list": {"path": "/list?sort=new"}},
-            "list.path must be a path alone: what follows the ? goes into query",
+            "list.path must be only a path: the part after the ? belongs in query",
         ),
         ({"list": {"path": "list"}}, "list.path must be a path"),
         ({"list": {"path": "//evil.example/x"}}, "list.path must be a path"),
-        ({"call": {"path": "/a/../b"}}, "call.path must not have"),
-        ({"call": {"path": "/a?b=c"}}, "call.path must be a path"),
+        ({"call": {"path": "/a/../b"}}, "call.path must not contain"),
+        ({"call": {"path": "/a?b=c"}}, "call.path must be only a path"),
         ({"call": {"path": "/a/{name}"}}, "call.path must be a path"),
         ({"secrets": {"x": "VARIABLE"}}, "secrets.x must be a table"),
         ({"secrets": 3}, "secrets must be a table"),
@@ -387,21 +390,24 @@ def test_addresses_that_may_not(address):
             {"secrets": {"x": {"variable": "A B"}}},
             "secrets.x.variable must be the name of an environment variable",
         ),
-        ({"secrets": {"x": {"variable": "A", "template": "Bearer"}}}, "must have {value} once"),
-        ({"secrets": {"x": {"variable": "A", "template": "{value}\r\nX: y"}}}, "must have {value} once"),
-        ({"secrets": {"x": {"variable": "A", "key": "x y"}}}, "not the name of a header"),
-        ({"secrets": {"x": {"variable": "A", "key": "Host"}}}, "Host is set by the connection itself"),
+        ({"secrets": {"x": {"variable": "A", "template": "Bearer"}}}, "must contain {value} once"),
+        ({"secrets": {"x": {"variable": "A", "template": "{value}\r\nX: y"}}}, "must contain {value} once"),
+        ({"secrets": {"x": {"variable": "A", "key": "x y"}}}, "must be the name of a header"),
+        (
+            {"secrets": {"x": {"variable": "A", "key": "Host"}}},
+            "must not be Host, which the connection sets itself",
+        ),
         (
             {"secrets": {"a": {"variable": "A"}, "b": {"variable": "B"}}},
-            "authorization must be set in one place",
+            "the header authorization is set twice: set it in one place",
         ),
         (
             {"secrets": {"a": {"variable": "A", "key": "x-k"}}, "request": {"headers": {"X-K": "1"}}},
-            "x-k must be set in one place",
+            "the header x-k is set twice: set it in one place",
         ),
-        ({"request": {"headers": {"Host": "a"}}}, "Host is set by the connection itself"),
+        ({"request": {"headers": {"Host": "a"}}}, "must not be Host, which the connection sets itself"),
         ({"request": {"headers": {"X-A": "a\r\nX-B: c"}}}, "request.headers.X-A must be printable ASCII"),
-        ({"call": {"idempotency_header": "a:b"}}, "not the name of a header"),
+        ({"call": {"idempotency_header": "a:b"}}, "must be the name of a header"),
         ({"environment": {"budget": "1A"}}, "environment.budget must be the name of an environment variable"),
         ({"list": {"paging": {"size": 0}}}, "list.paging.size must be at least 1, got 0"),
         ({"list": {"paging": {"parameter": 3}}}, "list.paging.parameter must be text"),
@@ -421,12 +427,15 @@ def test_addresses_that_may_not(address):
         ({"entry": {"price": {"unit": 0}}}, "entry.price.unit must be dollars, cents, micros"),
         ({"entry": {"price": {"argument": "action"}}}, "argument and by_value must be set together"),
         ({"entry": {"price": {"unit_path": "u"}}}, "unit_path and units must be set together"),
-        ({"reply": {"failure": [{"path": "ok"}]}}, "one of equals, one_of, not_in, present must be set"),
+        ({"reply": {"failure": [{"path": "ok"}]}}, "equals, one_of, not_in or present must be set"),
         ({"reply": {"failure": {"path": "ok"}}}, "reply.failure must be a list"),
         ({"balance": {"path": "/b"}}, "balance: amount must be set"),
         ({"network": {"allow": ["inside"]}}, "network.allow[0] must be an IP address or a network"),
         ({"network": {"proxy": "proxy:3128"}}, "network.proxy must be the address of a proxy"),
-        ({"network": {"proxy": "http://u:p@proxy:3128"}}, "user and password go into network.proxy_variable"),
+        (
+            {"network": {"proxy": "http://u:p@proxy:3128"}},
+            "user and password belong in network.proxy_variable",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_profile_is_named(change, words):
@@ -476,7 +485,9 @@ def test_keys_that_are_no_text_are_refused():
 
 def test_plain_http_to_other_machines_must_be_allowed():
     """By name, in the profile."""
-    with pytest.raises(ProfileError, match=r"plain http is allowed to .* \(or with network.allow_http\)"):
+    with pytest.raises(
+        ProfileError, match=r"plain http is allowed only to .* \(or with network.allow_http\)"
+    ):
         small(base_url="http://shop.internal")
     assert small(base_url="http://shop.internal", network={"allow_http": True}).network.allow_http
 
@@ -510,7 +521,7 @@ def test_every_setting_is_described():
         ("a.toml", b"name = 'x'", "base_url, list, call must be set"),
         ("a.toml", b"#" * 300_000, "256 KiB"),
         ("a.yaml", b"- 1", "must be a table"),
-        ("a.ini", b"", "is a .toml, .yaml or .yml file"),
+        ("a.ini", b"", "must be a .toml, .yaml or .yml file"),
         ("gone.toml", None, "cannot be read"),
         ("agentpmtt", None, "there is no profile"),
     ],
@@ -569,10 +580,10 @@ def test_a_few_aliases_are_not_millions_of_values(tmp_path, kind):
     lines = [f"    a0: &a0 {first}", *(f"    a{n}: &a{n} {more.format(n - 1)}" for n in range(1, 40))]
     path = tmp_path / "bomb.yaml"
     path.write_text(YAML + "call:\n  path: /c\n  id_field: i\n  body:\n" + "\n".join(lines))
-    with pytest.raises(ProfileError, match="a profile may have 20,000 values"):
+    with pytest.raises(ProfileError, match="a profile may have at most 20,000 values"):
         Profile.load(path)
     path.write_text(YAML + "call: &c\n  path: /c\n  id_field: i\n  body: *c\n")
-    with pytest.raises(ProfileError, match="at most 50 tables or lists deep"):
+    with pytest.raises(ProfileError, match="nested at most 50 deep"):
         Profile.load(path)
 
 

@@ -129,7 +129,7 @@ async def test_an_argument_with_the_name_of_a_fixed_field_buys_nothing(acme, tmp
     async with opened(acme, tmp_path, {"call": {"body": {"city": "Rome"}}}) as (_, client):
         result = await client.call("City", city="Ulm")
     assert (result.is_error, acme.taken) == (True, 0)
-    assert "the argument 'city' has the name of a field that the profile sets itself" in result.text
+    assert "the argument 'city' has the same name as a field that the profile sets itself" in result.text
     assert states(tmp_path) == []
 
 

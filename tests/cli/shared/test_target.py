@@ -282,7 +282,7 @@ def test_a_name_that_does_not_exist_or_is_not_a_server(folder, name, words):
         ),
         ("a b", "'a b' is not a target; a target is"),
         ("", "no target given; a target is"),
-        ("catalog:github", "there is no profile 'github': built in are agentpmt"),
+        ("catalog:github", "there is no profile 'github': the built-in ones are agentpmt"),
         ("openapi:x.json", "x.json does not exist: pass the path or the URL of an OpenAPI document"),
         ("http://", "http:// is not a valid URL; write one like https://example.com/mcp"),
         ("http://[::1/", "http://[::1/ is not a valid URL"),

@@ -1,1 +1,1 @@
-"""Profiles: all that is particular to one catalogue's API, as data."""
+"""Profiles: everything that is specific to one catalogue's API, as data."""

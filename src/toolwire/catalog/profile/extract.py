@@ -24,11 +24,11 @@ class Item:
     """An item of the list, read."""
 
     entry: Entry | None
-    """None for an item without an id: it could not be bought."""
+    """None for an item without an id: it cannot be bought."""
     found: tuple[str, ...]
-    """The settings of `[entry]` whose path leads to something in this item."""
+    """The settings of `[entry]` whose path exists in this item."""
     unreadable_prices: tuple[Any, ...] = field(default=(), repr=False)
-    """Prices that are there and are no amount."""
+    """Prices that are not amounts."""
 
 
 def read_item(paths: EntryPaths, item: Any) -> Item:
@@ -65,8 +65,8 @@ def read_item(paths: EntryPaths, item: Any) -> Item:
 
 
 def _read(item: Any, setting: str, path: str, found: list[str]) -> Any:
-    """Return the value at a path, or None. `found` gets the setting if the path exists, even with null."""
-    there = False
+    """Return the value at a path, or None. Adds the setting to `found` if the path exists, even with null."""
+    exists = False
     for steps in _steps(path):
         value = item
         for step in steps:
@@ -74,8 +74,8 @@ def _read(item: Any, setting: str, path: str, found: list[str]) -> Any:
             if value is NOWHERE:
                 break
         else:
-            if not there:
-                there = True
+            if not exists:
+                exists = True
                 found.append(setting)
             if value is not None:
                 return value
@@ -91,7 +91,7 @@ def _steps(path: str) -> tuple[tuple[str, ...], ...]:
 def _read_prices(
     price: Price, item: Any, flat: Any, by_value: Any, unreadable: list[Any]
 ) -> tuple[int | None, dict[str, int | None]]:
-    """Return the highest price and the prices by argument value. `unreadable` gets values that are no amount."""
+    """Return the highest price and the prices by argument value. Adds invalid amounts to `unreadable`."""
     rate = _rate(price, item)
 
     def read(amount: Any) -> int | None:
@@ -104,18 +104,18 @@ def _read_prices(
     single = None if flat is None else read(flat)
     prices = {value: read(amount) for value, amount in _pairs(price, by_value) if value}
     if not prices:
-        if by_value:  # there is something, and neither values nor prices are found in it
+        if by_value:  # it is not empty, but no values and prices are found in it
             unreadable.append(by_value)
             return None, prices
         return single, prices
-    # An amount that cannot be read may be the highest.
+    # An unreadable amount may be the highest one.
     certain = None not in prices.values() and (single is not None or flat is None)
     known = [each for each in (single, *prices.values()) if each is not None]
     return max(known) if certain else None, prices
 
 
 def _rate(price: Price, item: Any) -> Decimal | None:
-    """Return the dollars that one unit is worth; None for a unit that the profile does not know."""
+    """Return the worth of one unit in dollars; None for a unit that is not in the profile."""
     name = get_path(item, price.unit_path) if price.unit_path else None
     if name is None:
         return rate_of(price.unit)
@@ -137,7 +137,7 @@ def _pairs(price: Price, by_value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def read_amount(value: Any, rate: Decimal) -> tuple[int | None, str | None]:
-    """Return micro-dollars, or the quoted value if it is not an amount. (None, None) if there is nothing."""
+    """Return micro-dollars, or the quoted value if it is not an amount. (None, None) if it is null or empty."""
     if value is None or value == "":
         return None, None
     try:
@@ -147,18 +147,18 @@ def read_amount(value: Any, rate: Decimal) -> tuple[int | None, str | None]:
 
 
 def read_balance(body: Any, balance: Balance) -> int:
-    """Read the balance in micro-dollars from a reply. CatalogError if it is not there."""
-    told = get_path(body, balance.amount)
-    if told is None:
+    """Read the balance in micro-dollars from a reply. CatalogError if it is missing or not an amount."""
+    value = get_path(body, balance.amount)
+    if value is None:
         raise CatalogError(f"balance.amount = {balance.amount!r} is not in the reply")
-    amount, unreadable = read_amount(told, rate_of(balance.unit))
+    amount, unreadable = read_amount(value, rate_of(balance.unit))
     if amount is None:
         raise CatalogError(f"balance.amount = {balance.amount!r} is {unreadable}, which is not an amount")
     return amount
 
 
 def quote_value(value: Any) -> str:
-    """Quote a value from the API as JSON in printable ASCII, cut."""
+    """Quote a value from the API as JSON in printable ASCII, shortened."""
     try:
         return clip(json.dumps(value), _LONGEST_QUOTE)
     except (TypeError, ValueError, RecursionError):

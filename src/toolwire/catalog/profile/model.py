@@ -1,8 +1,8 @@
-"""`Profile`: all that is particular to one catalogue's API, as data.
+"""`Profile`: everything that is specific to one catalogue's API, as data.
 
-Owns finding, reading and changing profiles, TOML or YAML where PyYAML is installed, the words for what is wrong
-with one, and what documents their settings (JSON schema, reference). The tables are in `tables`; it reads the one
-file that it is given and knows nothing of HTTP.
+Owns finding, reading and changing profiles (TOML, or YAML if PyYAML is installed), the error messages for an
+invalid one, and the documentation of the settings (JSON schema, reference). The tables are in `tables`. Reads
+only the file that it is given, and knows nothing about HTTP.
 """
 
 import json
@@ -86,11 +86,11 @@ _REFERENCE: Final[tuple[tuple[str, type[Table]], ...]] = (
 class Profile(Settings):
     """Everything about one API.
 
-    Paths into replies and items are dotted (`function.name`); empty means none, `a|b.c` the first that is there.
+    Paths into replies and items are dotted (`function.name`); empty means none, `a|b.c` the first that exists.
     """
 
     def __init__(self, **settings: Any) -> None:
-        """Make a profile from its tables, as models or as plain data. ProfileError says what is wrong."""
+        """Create a profile from its tables, as models or plain data. Raises ProfileError if it is invalid."""
         try:
             super().__init__(**settings)
         except ValidationError as error:
@@ -110,13 +110,13 @@ class Profile(Settings):
         if Path(text).suffix or Path(text).exists():
             return cls.load(text)
         raise ProfileError(
-            f"there is no profile {text!r}: built in are {', '.join(BUILTIN)}; for one of your own, "
-            "give the path of its .toml or .yaml file"
+            f"there is no profile {text!r}: the built-in ones are {', '.join(BUILTIN)}; for your own, give the "
+            "path of its .toml or .yaml file"
         )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "profile") -> "Profile":
-        """Make a profile from the tables that a file has. `where` begins the text of an error."""
+        """Create a profile from the tables of a file. Error messages begin with `where`."""
         if not isinstance(data, Mapping):
             raise ProfileError(f"{where}: a profile must be a table of settings, got {type(data).__name__}")
         try:
@@ -126,16 +126,16 @@ class Profile(Settings):
             raise ProfileError(f"{where}: {error}") from None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings that were set, in plain JSON types, as `from_dict` takes them."""
+        """Return the settings that were set, as plain JSON types; the inverse of `from_dict`."""
         plain: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return plain
 
     def changed(self, **changes: Any) -> "Profile":
-        """Return a copy with other settings; tables are merged: `profile.changed(call={"timeout": 5})`."""
+        """Return a copy with changed settings; tables are merged: `profile.changed(call={"timeout": 5})`."""
         return Profile.from_dict(_merge(self.as_dict(), changes), where=self.name)
 
     def resolved(self, environ: Mapping[str, str]) -> "Profile":
-        """Return the profile with the base URL from the environment, if it has one."""
+        """Return the profile with the base URL from the environment, if that is set."""
         variable = self.environment.base_url
         if not variable or not (address := environ.get(variable, "").strip()):
             return self
@@ -150,7 +150,7 @@ class Profile(Settings):
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of profiles, with which editors complete and check them."""
+    """Return the JSON schema of profiles, which editors use to complete and check them."""
     schema = Profile.model_json_schema(by_alias=True)
     schema["title"] = "A toolwire profile"
     schema["properties"]["$schema"] = {"type": "string", "description": "Where this schema is, for editors."}
@@ -158,7 +158,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def reference() -> str:
-    """Return every setting of a profile as Markdown, as `docs/profiles.md` has it: a table for each table."""
+    """Return every setting of a profile as Markdown, one table for each table; `docs/profiles.md` contains it."""
     return "\n\n".join("\n".join(_reference_lines(title, model)) for title, model in _REFERENCE) + "\n"
 
 
@@ -167,14 +167,14 @@ def _reference_lines(title: str, model: type[Table]) -> Iterator[str]:
     yield ""
     yield f"{(model.__doc__ or '').partition(chr(10))[0]}" if title else "Settings that every profile has."
     yield ""
-    yield "| setting | default | what it says |"
+    yield "| setting | default | meaning |"
     yield "|---|---|---|"
     # The table's own settings come before those that all requests have.
     for name, field in sorted(
         model.model_fields.items(), key=lambda each: each[0] not in model.__annotations__
     ):
-        words = (field.description or "").replace("|", "\\|")
-        yield f"| `{field.alias or name}` | {_show_default(field.default)} | {words} |"
+        meaning = (field.description or "").replace("|", "\\|")
+        yield f"| `{field.alias or name}` | {_show_default(field.default)} | {meaning} |"
 
 
 def _show_default(default: Any) -> str:
@@ -202,7 +202,7 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 def _check_shape(data: Any) -> None:
     """Reject keys that are not text, and data that is too large or too deep.
 
-    YAML has both: an alias costs nothing to write, and a few of them inside of each other are millions of values.
+    YAML allows both: a few aliases nested inside each other expand to millions of values.
     """
     todo: list[tuple[Any, str, int]] = [(data, "", 0)]
     count = 0
@@ -211,7 +211,7 @@ def _check_shape(data: Any) -> None:
         count += 1
         if count > _MOST_VALUES or depth > _DEEPEST:
             raise ProfileError(
-                f"a profile may have {_MOST_VALUES:,} values, at most {_DEEPEST} tables or lists deep: this has "
+                f"a profile may have at most {_MOST_VALUES:,} values, nested at most {_DEEPEST} deep: this one has "
                 "more"
             )
         if isinstance(value, Mapping):
@@ -225,9 +225,9 @@ def _check_shape(data: Any) -> None:
             todo.extend((inner, where, depth + 1) for inner in value)
 
 
-# The words for what pydantic finds.
+# Messages for the errors of pydantic.
 
-_WORDS: Final = {
+_MESSAGES: Final = {
     "string_type": "must be text",
     "bool_type": "must be true or false",
     "int_type": "must be a whole number",
@@ -251,10 +251,10 @@ _COMPARED: Final = {
 
 
 def _first_error(error: ValidationError) -> str:
-    """Describe what is wrong with a profile: all that is missing in one table, or the first other mistake."""
+    """Describe what is wrong with a profile: all missing settings of one table, or the first other mistake."""
     errors = error.errors(include_url=False)
     unknown = next((each for each in errors if each["type"] == "extra_forbidden"), None)
-    if unknown is not None:  # a misspelt name is also a missing one: the spelling helps more
+    if unknown is not None:  # a misspelt name may also be reported as missing: the spelling helps more
         return _unknown_setting(unknown)
     first = errors[0]
     if first["type"] == "missing":
@@ -272,23 +272,23 @@ def _describe_error(error: ErrorDetails) -> str:
     got = f", got {show_value(error['input'])}"
     kind, context = error["type"], error.get("ctx", {})
     if kind == "value_error":
-        words = str(context["error"])
+        message = str(context["error"])
         if not where:
-            return words
-        return f"{where} {words}" if words.startswith("must") else f"{where}: {words}"
+            return message
+        return f"{where} {message}" if message.startswith("must") else f"{where}: {message}"
     if kind == "literal_error":
         return f"{where} must be one of {str(context['expected']).replace(' or ', ', ').replace(chr(39), '')}{got}"
     if kind in _COMPARED:
         word, name = _COMPARED[kind]
         return f"{where} must be {word} {context[name]}{got}"
-    return f"{where} {_WORDS.get(kind) or error['msg']}{got}"
+    return f"{where} {_MESSAGES.get(kind) or error['msg']}{got}"
 
 
 def _unknown_setting(error: ErrorDetails) -> str:
     *table, name = error["loc"]
     known = list(_names_at(tuple(table)))
     near = closest(str(name), known)
-    hint = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
+    hint = f"did you mean {near!r}?" if near else f"the settings are {', '.join(known)}"
     where = f"{_join_path(tuple(table))}: " if table else ""
     return f"{where}there is no setting {str(name)[:_SHOWN]!r}: {hint}"
 
@@ -303,7 +303,7 @@ def _names_at(table: tuple[int | str, ...]) -> Iterator[str]:
             (each for name, each in model.model_fields.items() if (each.alias or name) == step), None
         )
         inner = _model_in(field.annotation) if field is not None else None
-        model = inner or model  # the name of a secret is no field: its table was found a step before
+        model = inner or model  # the name of a secret is not a field: its table was found one step before
     for name, field in model.model_fields.items():
         yield field.alias or name
 
@@ -345,17 +345,17 @@ BUILTIN: Final[Mapping[str, Profile]] = _BuiltIn()
 
 
 def read(path: Path) -> Any:
-    """Read and parse a file. ProfileError says which file, and what is wrong."""
+    """Read and parse a file. Raises ProfileError that names the file and says what is wrong."""
     kind = path.suffix.lower()
     if kind not in (".toml", ".yaml", ".yml"):
-        raise ProfileError(f"{path}: a profile is a .toml, .yaml or .yml file")
+        raise ProfileError(f"{path}: a profile must be a .toml, .yaml or .yml file")
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
     except OSError as error:
         raise ProfileError(f"{path}: the profile cannot be read: {error.strerror}") from error
     if len(content) > _LARGEST:
-        raise ProfileError(f"{path}: a profile may have {_LARGEST // 1024} KiB, this is larger")
+        raise ProfileError(f"{path}: a profile may have at most {_LARGEST // 1024} KiB")
     try:
         return parse(content.decode("utf-8-sig"), kind)
     except ProfileError as error:
@@ -377,8 +377,8 @@ def _yaml(text: str) -> Any:
             "PyYAML is needed to read YAML: pip install pyyaml, or write the profile as TOML"
         ) from error
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # it is imported when it is needed
-        """Rejects keys that are set twice: one of the two would be lost."""
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # imported at run time
+        """Rejects duplicate keys: one of the two would be lost."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen: set[str] = set()

@@ -1,7 +1,8 @@
-"""The tables of a profile: what can be said of an API, field by field.
+"""The tables of a profile: everything that can be set for an API, field by field.
 
-Each table is a frozen pydantic model without room for unknown keys; the descriptions are the documentation
-(`docs/profiles.md`) and, through the JSON schema, what an editor shows. The rules of single values are in `rules`.
+Each table is a frozen pydantic model that rejects unknown keys. The descriptions of the fields are the
+documentation: `docs/profiles.md` contains them, and editors show them through the JSON schema. The checks of
+single values are in `rules`.
 """
 
 import json
@@ -58,20 +59,20 @@ Unit = Annotated[
     BeforeValidator(_check_unit),
     WithJsonSchema({"anyOf": [{"enum": list(RATES)}, {"type": "number", "exclusiveMinimum": 0}]}),
 ]
-"""`dollars`, `cents`, `micros`, or the dollars that one unit is worth."""
+"""`dollars`, `cents`, `micros`, or the worth of one unit in dollars."""
 
 
 def rate_of(unit: str | float) -> Decimal:
-    """Return the dollars that one unit is worth, exactly."""
+    """Return the exact worth of one unit in dollars."""
     return RATES[unit] if isinstance(unit, str) else Decimal(repr(unit))
 
 
 def _check_json(name: str, value: Any) -> None:
-    """Reject a value that is not JSON, such as a date: it could neither be sent nor compared."""
+    """Reject a value that is not JSON, such as a date: it can neither be sent nor compared."""
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be what JSON can say: {error}") from None
+        raise ValueError(f"{name} must be valid JSON: {error}") from None
 
 
 class Table(BaseModel):
@@ -81,33 +82,35 @@ class Table(BaseModel):
 
 
 class SecretPart(Table):
-    """One of several values that a secret is made of."""
+    """One of several values that make up a secret."""
 
-    variable: Variable = Field(description="The environment variable that holds it.")
+    variable: Variable = Field(description="The environment variable with the value.")
     name: Text = Field(
-        default="", description="Its name in a credentials file. Empty: the variable in small letters."
+        default="",
+        description="The name in a credentials file. Empty: the name of the variable in lower case.",
     )
 
     @property
     def file_name(self) -> str:
-        """Its name in a credentials file."""
+        """The name in a credentials file."""
         return self.name or self.variable.lower()
 
 
 class Secret(Table):
-    """One secret, where it comes from and where it goes."""
+    """One secret: where it comes from and where it is sent."""
 
-    variable: OptionalVariable = Field(default="", description="The environment variable that holds it.")
+    variable: OptionalVariable = Field(default="", description="The environment variable with the secret.")
     name: Text = Field(
-        default="", description="Its name in a credentials file. Empty: the variable in small letters."
+        default="",
+        description="The name in a credentials file. Empty: the name of the variable in lower case.",
     )
     parts: tuple[SecretPart, ...] = Field(
         default=(),
-        description="Where `variable` is not set: values that make up the secret, joined with `:`, such as a user "
-        "and a password.",
+        description="Used if `variable` is not set: the values that make up the secret, joined with `:`, such as a "
+        "user and a password.",
     )
     encoding: Literal["plain", "base64"] = Field(
-        default="plain", description="The encoding of the joined parts: as they are, or in base64."
+        default="plain", description="The encoding of the joined parts: unchanged, or in base64."
     )
     place: Literal["header", "query", "basic"] = Field(
         default="header",
@@ -119,23 +122,23 @@ class Secret(Table):
     template: Annotated[StrictStr, AfterValidator(rules.check_template)] = Field(
         default="{value}",
         description="The text that is sent, such as `Bearer {value}`. With `basic` it is `user:password`: "
-        "`api:{value}` for a fixed user, `{value}:` for a key in the place of the user.",
+        "`api:{value}` for a fixed user, `{value}:` for a key instead of the user.",
     )
 
     @property
     def file_name(self) -> str:
-        """Its name in a credentials file; empty if it has no variable of its own."""
+        """The name in a credentials file; empty if the secret has no variable of its own."""
         return self.name or self.variable.lower()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.variable and not self.parts:
             raise ValueError(
-                "variable must be set: the environment variable that holds the secret (or parts)"
+                "variable must be set to the environment variable with the secret (or set parts)"
             )
         if self.encoding != "plain" and not self.parts:
             raise ValueError(
-                "encoding is that of parts: without them the variable is sent as it is. Set parts, or leave it out"
+                "encoding applies only to parts: a variable is sent unchanged. Set parts, or remove encoding"
             )
         if self.place == "header":
             try:
@@ -147,7 +150,7 @@ class Secret(Table):
                 raise ValueError("key must be set: the name of the query parameter")
             rules.check_key(self.key)
         if self.place == "basic" and "key" in self.model_fields_set:
-            raise ValueError("key has no use with place = 'basic', whose header is always Authorization")
+            raise ValueError("key has no effect with place = 'basic', whose header is always Authorization")
         return self
 
 
@@ -166,22 +169,23 @@ _PAGING_SETTINGS: Final[Mapping[str, set[str]]] = {
     "cursor": {*_SIZED, "parameter", "more", "cursor"},
     "link": {*_SIZED, "cursor"},
 }
-"""Kind -> the settings that it uses."""
+"""Kind -> the settings that apply to it."""
 
 
 class Paging(Table):
-    """Paging: the way from one page of the list to the next."""
+    """Paging: how to get from one page of the list to the next."""
 
     kind: Literal["none", "page", "offset", "cursor", "link"] = Field(
         default="none",
-        description="`none`: one request has all. `page`: numbered pages. `offset`: the number of items to skip. "
-        '`cursor`: each page names the next. `link`: a `Link` header with `rel="next"`, or a URL in the page.',
+        description="`none`: one request returns all. `page`: numbered pages. `offset`: the number of items to "
+        "skip. `cursor`: each page has the cursor of the next. "
+        '`link`: a `Link` header with `rel="next"`, or a URL in the page.',
     )
     parameter: Text = Field(
-        default="", description="The parameter with the page, offset or cursor. Empty: called as the kind."
+        default="", description="The parameter with the page, offset or cursor. Empty: the name of the kind."
     )
     size_parameter: Text = Field(
-        default="", description="The parameter with the number of items a page. Empty: not sent."
+        default="", description="The parameter with the number of items per page. Empty: not sent."
     )
     size: StrictInt = Field(default=100, ge=1, le=10_000, description="The number of items on a page.")
     first: StrictInt | None = Field(
@@ -190,23 +194,23 @@ class Paging(Table):
         description="The number of the first page (1 unless set), or the first offset (0).",
     )
     place: Literal["query", "body"] = Field(
-        default="query", description="The place of the parameters; `body` needs a POST list."
+        default="query", description='Where the parameters are sent; `body` requires `method = "POST"`.'
     )
     more: PathInto = Field(
         default="",
-        description="Path in a page to a flag that says whether another follows (`page`, `offset`, `cursor`).",
+        description="Path in a page to a flag that says whether another page follows (`page`, `offset`, `cursor`).",
     )
     total_pages: PathInto = Field(
         default="details.total_pages|total_pages",
         description="Path in a page to the number of pages (`page`).",
     )
     total_items: PathInto = Field(
-        default="", description="Path in a page to the number of all items (`page`, `offset`)."
+        default="", description="Path in a page to the total number of items (`page`, `offset`)."
     )
     cursor: PathInto = Field(
         default="",
         description="Path in a page to the next cursor (`cursor`), or to the URL of the next page (`link`; without "
-        "it the `Link` header counts). Absent, null or empty ends the list.",
+        "it the `Link` header is used). A missing, null or empty value ends the list.",
     )
 
     @property
@@ -223,14 +227,14 @@ class Paging(Table):
     def _check(self) -> Self:
         if self.kind == "cursor" and not self.cursor:
             raise ValueError("cursor must be set: the path in a page to the next cursor, such as meta.next")
-        if "kind" in self.model_fields_set and self.kind == "none":  # somebody has switched pages off
+        if "kind" in self.model_fields_set and self.kind == "none":  # the user has switched paging off
             return self
         used = _PAGING_SETTINGS[self.kind]
         if idle := [name for name in type(self).model_fields if name in self.model_fields_set - used]:
             kinds = [kind for kind, settings in _PAGING_SETTINGS.items() if idle[0] in settings]
             raise ValueError(
-                f"{idle[0]} has no use with kind = {self.kind!r}: set kind to one of {', '.join(kinds)}, "
-                "or leave it out"
+                f"{idle[0]} has no effect with kind = {self.kind!r}: set kind to one of {', '.join(kinds)}, "
+                "or remove it"
             )
         return self
 
@@ -241,9 +245,11 @@ class Request(Table):
     query: Mapping[Key, Text] = Field(default={}, description="Fixed query parameters.")
     headers: Mapping[Header, HeaderValue] = Field(default={}, description="Fixed headers.")
     body: Mapping[str, Any] = Field(default={}, description="Fixed fields of the JSON body.")
-    timeout: Seconds = Field(default=30.0, description="Seconds that one request may take.")
+    timeout: Seconds = Field(default=30.0, description="The time limit of one request, in seconds.")
     max_reply_bytes: StrictInt = Field(
-        default=10 * 1024 * 1024, gt=0, description="A longer reply is not read to its end."
+        default=10 * 1024 * 1024,
+        gt=0,
+        description="The size limit of a reply, in bytes. A longer one is not read to its end.",
     )
 
     @model_validator(mode="after")
@@ -263,7 +269,7 @@ class ListRequest(Request):
     items: PathInto = Field(
         default="", description="Path in a page to the list of items. Empty: the page is the list."
     )
-    paging: Paging = Field(default=Paging(), description="The way from one page to the next.")
+    paging: Paging = Field(default=Paging(), description="How to get from one page to the next.")
 
     @model_validator(mode="after")
     def _check_place(self) -> Self:
@@ -276,124 +282,130 @@ class ListRequest(Request):
         )
         if paging.kind != "none" and (twice := [name for name in used if name in fixed]):
             raise ValueError(
-                f"{twice[0]!r} must be set in one place, and both paging and {paging.place} set it"
+                f"{twice[0]!r} must be set in one place, but both paging and {paging.place} set it"
             )
         return self
 
 
 class Price(Table):
-    """The place and unit of the price in an item."""
+    """Where an item has its price, and in which unit."""
 
     path: PathInto = Field(
-        default="", description="Path in an item to the price of one call. Empty: the list does not tell."
+        default="", description="Path in an item to the price of one call. Empty: the list has no prices."
     )
     unit: Unit = Field(
         default="dollars",
-        description="The unit of the price: `dollars`, `cents`, `micros` (millionths of a dollar), or the dollars "
-        "that one unit is worth, such as 0.01 for credits.",
+        description="The unit of the price: `dollars`, `cents`, `micros` (millionths of a dollar), or the worth "
+        "of one unit in dollars, such as 0.01 for credits.",
     )
     unit_path: PathInto = Field(
         default="",
-        description="Path in an item to the name of its unit, looked up in `units`. Absent: `unit` counts.",
+        description="Path in an item to the name of its unit, a key of `units`. If it is missing, `unit` applies.",
     )
     units: Mapping[str, Unit] = Field(
         default={},
-        description="Name -> unit, such as `{credits = 0.01, USDC = 1.0}`. Another name is an unreadable price.",
+        description="Name -> unit, such as `{credits = 0.01, USDC = 1.0}`. A price in another unit is unreadable.",
     )
-    argument: Text = Field(default="", description="The argument that decides the price, such as `action`.")
+    argument: Text = Field(
+        default="", description="The argument that determines the price, such as `action`."
+    )
     by_value: PathInto = Field(
         default="",
-        description="Path in an item to the prices by that argument: an object, or a list of objects.",
+        description="Path in an item to the prices by value of that argument: an object, or a list of objects.",
     )
     value_path: PathInto = Field(
         default="value|name|id",
-        description="Where `by_value` is a list: path in each object to the argument's value.",
+        description="If `by_value` is a list: path in each object to the argument's value.",
     )
     price_path: PathInto = Field(
-        default="price", description="Where `by_value` has objects: path in each to its price."
+        default="price", description="If `by_value` has objects: path in each object to its price."
     )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if bool(self.argument) != bool(self.by_value):
-            raise ValueError("argument and by_value must be set together: prices by the value of an argument")
+            raise ValueError(
+                "argument and by_value must be set together: the prices by the value of an argument"
+            )
         if bool(self.unit_path) != bool(self.units):
-            raise ValueError("unit_path and units must be set together: the units by their names")
+            raise ValueError("unit_path and units must be set together: unit_path leads to a name in units")
         return self
 
 
 class EntryPaths(Table):
-    """The paths to the fields of an item. Paths are dotted; `a|b.c` is the first that is there."""
+    """The paths to the fields of an item. Paths are dotted; `a|b.c` is the first that exists."""
 
     id: PathInto = Field(
-        default="id", min_length=1, description="Path to the id by which the entry is bought."
+        default="id", min_length=1, description="Path to the id with which the entry is bought."
     )
-    name: PathInto = Field(default="name", description="Path to its name. Absent: the id.")
+    name: PathInto = Field(default="name", description="Path to the name. If it is missing, the id is used.")
     description: PathInto = Field(
         default="description", description="Path to the description that the model reads."
     )
     schema_: PathInto = Field(
         default="schema", alias="schema", description="Path to the JSON schema of the arguments."
     )
-    category: PathInto = Field(default="", description="Path to a category, by which tools can be chosen.")
+    category: PathInto = Field(default="", description="Path to a category, which filters can use.")
     name_separator: Text = Field(
         default="",
-        description="Where the names are ids: the readable name is the text before this in the description.",
+        description="If the names are ids: the readable name is the text before this separator in the description.",
     )
-    price: Price = Field(default=Price(), description="The place and unit of the price.")
+    price: Price = Field(default=Price(), description="Where the price is, and its unit.")
 
 
 class Call(Request):
-    """The request that calls an entry, which buys it."""
+    """The request that calls an entry, and so buys it."""
 
     method: Literal["GET", "POST", "PUT", "PATCH"] = Field(
-        default="POST", description="With `GET` the arguments go into the query."
+        default="POST", description="The HTTP method. With `GET` the arguments are sent in the query."
     )
-    path: CallPath = Field(description="The path below `base_url`; `{id}` stands for the entry's id.")
+    path: CallPath = Field(description="The path below `base_url`; `{id}` is replaced with the entry's id.")
     id_field: Text = Field(
         default="",
-        description="The field with the entry's id (dotted: `params.name`). Empty: it is in the path.",
+        description="The field with the entry's id (dotted: `params.name`). Empty: the id is in the path.",
     )
     arguments: Text = Field(
         default="",
-        description="The field that holds the arguments (dotted: `params.input`). Empty: each is a field itself.",
+        description="The field with the arguments (dotted: `params.input`). Empty: each one is a field itself.",
     )
-    request_id_field: Text = Field(default="", description="The field with the call's own id.")
+    request_id_field: Text = Field(default="", description="The field with the unique id of the call.")
     idempotency_header: Annotated[
         StrictStr, AfterValidator(lambda name: name and rules.check_header(name))
-    ] = Field(default="", description="The header with the call's own id.")
+    ] = Field(default="", description="The header with the unique id of the call.")
     idempotent: StrictBool = Field(
         default=False,
-        description="True if the API promises to charge once for the same id: only then is a call whose answer was "
-        "lost sent again.",
+        description="True if the API promises to charge only once for the same id. Only then is a call sent again "
+        "if its reply was lost.",
     )
     uncharged_statuses: frozenset[Status] = Field(
         default=frozenset({400, 401, 402, 403, 404, 422, 429}),
-        description="Statuses on which the API does not charge.",
+        description="HTTP statuses for which the API does not charge.",
     )
     retry_statuses: frozenset[Status] = Field(
         default=frozenset(),
-        description="Statuses on which the call may be sent again; of `uncharged_statuses` unless `idempotent`.",
+        description="HTTP statuses after which the call may be sent again. They must be among `uncharged_statuses` "
+        "unless `idempotent` is true.",
     )
     streams: StrictBool = Field(
-        default=False, description="True if a call may be answered with server-sent events, for progress."
+        default=False, description="True if the reply may be a stream of server-sent events, with progress."
     )
     stream_query: Mapping[Key, Text] = Field(
-        default={"stream": "true"}, description="The query parameters that ask for events, with `streams`."
+        default={"stream": "true"},
+        description="The query parameters that request a stream, if `streams` is true.",
     )
     timeouts: Mapping[str, Seconds] = Field(
-        default={}, description="Other timeouts for single tools, by name or id."
+        default={}, description="Timeouts for single tools, by name or id, instead of `timeout`."
     )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if "{id}" not in self.path and not self.id_field:
             raise ValueError(
-                "id_field must be set, or path must have {id}: nothing tells the API what to run"
+                "id_field must be set, or path must contain {id}: otherwise the API cannot know what to run"
             )
         if self.idempotent and not (self.idempotency_header or self.request_id_field):
             raise ValueError(
-                "idempotent is true: set idempotency_header or request_id_field, which carries the id"
+                "idempotency_header or request_id_field must be set if idempotent is true: it carries the id"
             )
         if not self.idempotent and (charged := sorted(self.retry_statuses - self.uncharged_statuses)):
             raise ValueError(
@@ -416,11 +428,11 @@ class Call(Request):
         ):
             if field == second or (self.method != "GET" and _is_inside(field, second)):
                 raise ValueError(
-                    f"{one} and {other} must be different fields, and none inside of the other, "
+                    f"{one} and {other} must be different fields, and not one inside the other, "
                     f"got {field!r} and {second!r}"
                 )
         if self.stream_query and not self.streams and "stream_query" in self.model_fields_set:
-            raise ValueError("stream_query has no use without streams = true")
+            raise ValueError("stream_query has no effect without streams = true")
 
 
 def _paths(body: Mapping[str, Any]) -> Iterator[str]:
@@ -433,70 +445,71 @@ def _paths(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_inside(field: str, other: str) -> bool:
-    """True if one of two dotted fields is a part of the other."""
+    """True if one of two dotted fields is inside the other, or both are the same."""
     return f"{field}.".startswith(f"{other}.") or f"{other}.".startswith(f"{field}.")
 
 
 class Condition(Table):
-    """One sign of failure in a reply. All that is set must hold."""
+    """A condition that marks a reply as a failure. All of its tests that are set must be true."""
 
     path: PathInto = Field(min_length=1, description="Path in the reply.")
-    equals: Any = Field(default=None, description="It fails if the value is this.")
-    one_of: tuple[Any, ...] | None = Field(default=None, description="It fails if the value is one of these.")
+    equals: Any = Field(default=None, description="True if the value equals this.")
+    one_of: tuple[Any, ...] | None = Field(default=None, description="True if the value is one of these.")
     not_in: tuple[Any, ...] | None = Field(
-        default=None, description="It fails if there is a value, and it is none of these."
+        default=None, description="True if there is a value and it is not one of these."
     )
     present: StrictBool | None = Field(
         default=None,
-        description="true: it fails if there is something (not null, false or empty). false: if there is not.",
+        description="`true`: there must be a value (not null, false or empty). `false`: there must be none.",
     )
     charged: StrictBool = Field(
-        default=True, description="false: the API does not charge for this failure, so its money is released."
+        default=True,
+        description="`false` if the API does not charge for this failure: the reserved money is released.",
     )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.model_fields_set & {"equals", "one_of", "not_in", "present"}:
-            raise ValueError("one of equals, one_of, not_in, present must be set")
+            raise ValueError("equals, one_of, not_in or present must be set")
         _check_json("equals, one_of and not_in", [self.equals, self.one_of, self.not_in])
         return self
 
 
 class Reply(Table):
-    """The reading of the reply to a call. Without paths it is read as most APIs write it."""
+    """How the reply to a call is read. Without paths, the usual formats are recognized."""
 
     kind: Literal["json", "text", "binary"] = Field(
         default="json",
-        description="`json`; `text`; or `binary`: pictures and sound as such, else a file. A reply that says it is "
-        "JSON is always read as JSON.",
+        description="`json`, `text`, or `binary` (images and audio, anything else as a file). A reply with the "
+        "content type JSON is always read as JSON.",
     )
-    result: PathInto = Field(default="", description="Path to the result. Empty: found by itself.")
-    cost: PathInto = Field(default="", description="Path to what the call cost.")
-    cost_header: Text = Field(default="", description="The header that tells what the call cost.")
+    result: PathInto = Field(default="", description="Path to the result. Empty: found automatically.")
+    cost: PathInto = Field(default="", description="Path to the cost of the call.")
+    cost_header: Text = Field(default="", description="The header with the cost of the call.")
     cost_unit: Unit = Field(default="dollars", description="The unit of the cost, as in `[entry.price]`.")
-    balance: PathInto = Field(default="", description="Path to what is left.")
-    balance_header: Text = Field(default="", description="The header that tells what is left.")
+    balance: PathInto = Field(default="", description="Path to the remaining balance.")
+    balance_header: Text = Field(default="", description="The header with the remaining balance.")
     balance_unit: Unit = Field(default="dollars", description="The unit of the balance.")
-    error: PathInto = Field(default="", description="Path to the words for a failure.")
+    error: PathInto = Field(default="", description="Path to the error message of a failure.")
     failure: tuple[Condition, ...] = Field(
         default=(),
-        description="Conditions that make a reply a failure; one is enough. Empty: found by itself.",
+        description="Conditions for a failure; one that is true is enough. Empty: recognized automatically.",
     )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         for name in ("cost", "balance"):
-            told = getattr(self, name) or getattr(self, f"{name}_header")
-            if f"{name}_unit" in self.model_fields_set and not told:
+            path = getattr(self, name) or getattr(self, f"{name}_header")
+            if f"{name}_unit" in self.model_fields_set and not path:
                 raise ValueError(
-                    f"{name} or {name}_header must be set with {name}_unit: a {name} that is found by itself "
-                    "counts as dollars"
+                    f"{name} or {name}_header must be set with {name}_unit: a {name} that is found automatically "
+                    "is read as dollars"
                 )
         return self
 
 
 class Balance(Request):
-    """A request that tells what is left, for `toolwire catalog check`."""
+    """The request for the remaining balance, for `toolwire catalog check`."""
 
     method: Literal["GET", "POST"] = Field(default="GET", description="`GET`, or `POST` with a JSON body.")
     path: UrlPath = Field(description="The path below `base_url`.")
@@ -505,7 +518,7 @@ class Balance(Request):
 
 
 class NetworkSettings(Table):
-    """The addresses that connections may go to. By default: public ones, directly, with the usual certificates."""
+    """Where connections may go. By default: to public addresses, directly, with the system's certificates."""
 
     allow: tuple[Network, ...] = Field(
         default=(),
@@ -518,11 +531,9 @@ class NetworkSettings(Table):
         default="", description="The environment variable with `user:password` for the proxy."
     )
     ca_file: Text = Field(
-        default="", description="A file with the certificates (PEM) to trust instead of the system's."
+        default="", description="A file with certificates (PEM) to trust instead of the system's."
     )
-    allow_http: StrictBool = Field(
-        default=False, description="True allows plain http to other machines than this one."
-    )
+    allow_http: StrictBool = Field(default=False, description="True allows plain http to other machines.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -532,36 +543,36 @@ class NetworkSettings(Table):
 
 
 class Environment(Table):
-    """Environment variables that go before the profile."""
+    """Environment variables that override the profile."""
 
-    base_url: OptionalVariable = Field(default="", description="The variable with another `base_url`.")
+    base_url: OptionalVariable = Field(
+        default="", description="The variable with the `base_url` to use instead."
+    )
     budget: OptionalVariable = Field(default="", description="The variable with a budget in dollars.")
     filter: OptionalVariable = Field(
-        default="", description="The variable with the tools that are wanted, with commas."
+        default="", description="The variable with the tools to include, separated by commas."
     )
 
 
 class Settings(Table):
-    """All tables of a profile. `Profile` adds what is done with them."""
+    """All tables of a profile. `Profile` adds the operations on them."""
 
-    name: Text = Field(min_length=1, description="The name of the API, and of the server.")
+    name: Text = Field(min_length=1, description="The name of the API and of the server.")
     base_url: Text = Field(
-        description="The address of the API, with the part of the path that all requests share."
+        description="The URL of the API, including the part of the path that all requests share."
     )
     secrets: Mapping[str, Secret] = Field(
-        default={}, description="The secrets, each under a name of your choice."
+        default={}, description="The secrets, each with a name of your choice."
     )
     request: Shared = Field(default=Shared(), description="Settings of all requests.")
     list: ListRequest = Field(description="The request for the list.")
     entry: EntryPaths = Field(default=EntryPaths(), description="The paths to the fields of an item.")
     call: Call = Field(description="The request that calls an entry.")
-    reply: Reply = Field(default=Reply(), description="The reading of the reply to a call.")
-    balance: Balance | None = Field(default=None, description="A request that tells what is left.")
-    network: NetworkSettings = Field(
-        default=NetworkSettings(), description="The addresses that connections may go to."
-    )
+    reply: Reply = Field(default=Reply(), description="How the reply to a call is read.")
+    balance: Balance | None = Field(default=None, description="The request for the remaining balance.")
+    network: NetworkSettings = Field(default=NetworkSettings(), description="Where connections may go.")
     environment: Environment = Field(
-        default=Environment(), description="Variables that go before the profile."
+        default=Environment(), description="The environment variables that override the profile."
     )
 
     @field_validator("name")
@@ -587,12 +598,12 @@ class Settings(Table):
         headers += [self.call.idempotency_header.lower()] if self.call.idempotency_header else []
         fixed_headers = {header.lower() for table in tables for header in table.headers}
         if twice := sorted({each for each in headers if headers.count(each) > 1 or each in fixed_headers}):
-            raise ValueError(f"the header {twice[0]} must be set in one place, and is set twice")
+            raise ValueError(f"the header {twice[0]} is set twice: set it in one place")
         query = [each.key for each in secrets if each.place == "query"]
         fixed_query = {name for table in tables for name in table.query} | {self.list.paging.parameter_name}
         fixed_query |= (
             {self.call.id_field, self.call.request_id_field} if self.call.method == "GET" else set()
         )
         if twice := sorted({each for each in query if query.count(each) > 1 or each in fixed_query}):
-            raise ValueError(f"the query parameter {twice[0]} must be set in one place, and is set twice")
+            raise ValueError(f"the query parameter {twice[0]} is set twice: set it in one place")
         return self
