@@ -175,7 +175,7 @@ async def test_entries_without_an_id_are_left_out_and_told(caplog):
     """They could not be bought."""
     odd = [{}, None, {"function": {"name": ""}}, {"function": {"name": True}}, {"function": {"name": 7}}]
     assert await ids_from({"tools": odd}) == ["7"]
-    assert "4 entries of the list have no function.name and were left out" in caplog.text
+    assert "4 entries of the list have no function.name and are left out" in caplog.text
 
 
 async def test_an_api_without_pages_is_asked_once():
@@ -196,17 +196,17 @@ async def test_an_endless_list_is_given_up(monkeypatch):
 async def test_a_list_that_is_too_long_in_all_is_given_up(monkeypatch):
     """Each page may be small enough, and all of them too much."""
     monkeypatch.setattr(http, "MOST_LIST_BYTES", 100)
-    with pytest.raises(CatalogError, match="the list is over 100 bytes at page 2"):
+    with pytest.raises(CatalogError, match="the list is too large: over 100 bytes at page 2"):
         await ids_from(*(page_of(each * 30, more=True) for each in "abcd"))
 
 
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        ({"success": False, "error": "closed"}, "the API could not list: closed"),
-        ({"success": False}, "the API could not list: it gives no reason"),
-        ({"success": "false", "error": "closed", "tools": []}, "the API could not list: closed"),
-        ({"error": "closed", "tools": []}, "the API could not list: closed"),
+        ({"success": False, "error": "closed"}, "the API could not return the list: closed"),
+        ({"success": False}, "the API could not return the list: no reason given"),
+        ({"success": "false", "error": "closed", "tools": []}, "the API could not return the list: closed"),
+        ({"error": "closed", "tools": []}, "the API could not return the list: closed"),
         ({"other": []}, "page 1 has no list at 'tools': the page has other (list of 0). Check list.items in the"),
         ([], "page 1 has no list at 'tools'"),
         (httpx2.Response(401, json={"error": "bad key"}), "page 1 of the list: HTTP 401 (Unauthorized): bad key"),
@@ -418,7 +418,7 @@ class TestAddresses:
             await api.entries()
             answer = await api.buy("id", {}, key="k")
         assert (answer.state, len(seen)) == ("not_sent", 1)
-        assert "leads to 127.0.0.1" in answer.error
+        assert "resolves to 127.0.0.1" in answer.error
 
     async def test_a_dead_address_is_followed_by_the_next(self, shop):
         """A host has several: the one that answers is used, and the order is sent once."""

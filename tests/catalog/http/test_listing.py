@@ -79,7 +79,7 @@ def test_a_cursor_of_zero_is_a_cursor():
 @pytest.mark.parametrize("cursor", [True, {"a": 1}, ["x"], 1.5, "x" * 10_000])
 def test_what_is_no_cursor_is_told(cursor):
     """The path leads to something else."""
-    with pytest.raises(CatalogError, match="which is not a cursor: check list.paging.cursor"):
+    with pytest.raises(CatalogError, match="that is not a cursor (.*): check list.paging.cursor"):
         read(reading_with(kind="cursor", cursor="next"), page_of("a", next=cursor))
 
 
@@ -177,7 +177,7 @@ def test_counts_of_what_was_found():
     assert reading.numbers == {"1": 1}
     assert [entry.price for entry in reading.entries] == [50_000, None]
     assert problems(reading) == [
-        "2 entries of the list have no id and were left out",
+        "2 entries of the list have no id and are left out",
         "1 entries of the list have a price at p that cannot be read as cents, so it counts as unknown",
     ]
 
@@ -274,7 +274,7 @@ def test_an_api_that_does_not_know_the_parameter_is_told(kind):
     read(reading, *[page_of("a", "b", total=120)] * 4)
     (problem,) = problems(reading)
     assert problem == (
-        "the list seems to go on (total is 120), and only its first 2 items are read: "
+        "the list seems to continue (total is 120), but only its first 2 items are read: "
         f"check list.paging (kind = '{kind}')"
     )
     reading = reading_with(kind=kind, parameter="p")

@@ -463,7 +463,7 @@ class TestStreams:
         async with api_for(shop.url, streams=True) as api:
             answer = await buy(api, shop, on_progress=broken)
         assert answer.ok
-        assert "The listener for progress failed" in caplog.text
+        assert "The callback for progress failed" in caplog.text
 
     @pytest.mark.parametrize(
         ("events", "body", "news"),
@@ -613,7 +613,7 @@ async def test_an_accident_inside_is_an_answer_too(shop, caplog):
     async with api_for(shop.url, transport=httpx2.MockTransport(burst)) as api:
         answer = await buy(api, shop)
     assert (answer.state, answer.error) == ("unknown", "RuntimeError: a bug")
-    assert "A purchase broke in an unexpected way" in caplog.text
+    assert "A purchase failed unexpectedly" in caplog.text
 
 
 async def test_nothing_is_bought_after_the_end(shop):

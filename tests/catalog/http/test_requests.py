@@ -153,7 +153,7 @@ def test_an_argument_cannot_stand_in_for_a_fixed_field(method, name):
     fixed = {"query": {"lang": "en"}} if method == "GET" else {"body": {"lang": "en"}}
     profile = small(call={"method": method, "arguments": "", "request_id_field": "ref", **fixed})
     with pytest.raises(
-        CatalogError, match=f"the argument '{name}' has the name of a field that the profile sets"
+        CatalogError, match=f"the argument '{name}' has the same name as a field that the profile sets"
     ):
         order_request(profile, "a", {name: "other"}, "k")
 

@@ -1,1 +1,1 @@
-"""Talks to the API of a catalogue: reads the list, sends orders, and says what is known of an order afterwards."""
+"""Talks to the API of a catalogue: reads the list, sends orders, and reports what is known about their outcome."""

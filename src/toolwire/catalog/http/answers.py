@@ -1,7 +1,7 @@
-"""Reads the reply to a request, never more than allowed, and says what it means for a purchase.
+"""Reads the reply to a request, up to a size limit, and decides what it means for a purchase.
 
-Bytes and headers in, an `Answer` out: a body is read whole, or as server-sent events with progress. The rule: a
-reply that does not clearly say "bought" or "not bought" leaves the matter unknown.
+Takes bytes and headers, and returns an `Answer`. A body is read as a whole, or as server-sent events with progress.
+The rule: if a reply does not clearly say "bought" or "not bought", the outcome is unknown.
 """
 
 import email.utils
@@ -34,56 +34,56 @@ Progress = Callable[[str], None]
 T = TypeVar("T")
 
 PASSING: Final = frozenset({429, 500, 502, 503, 504})
-"""Statuses of failures that may be gone the next time."""
+"""Statuses of temporary failures, which a retry may overcome."""
 REFUSAL_BYTES: Final = 64 * 1024
-"""As much of the body of an error as is worth reading."""
+"""The number of bytes that are read of the body of an error."""
 LARGE: Final = 64 * 1024
-"""A body of more bytes is read in a thread."""
+"""A body with more bytes is decoded in a thread."""
 
-_LONGEST_NEWS: Final = 1_000
+_LONGEST_PROGRESS: Final = 1_000
 _NO_TEXT: Final = ("", "[DONE]", "{}", "null")
-# Keys that make an object in `done` the reply, and those of them that are only about the result.
+# Keys that make an object in `done` the reply, and those of them that only describe the result.
 _ABOUT: Final = {"success", "error", "errors", "cost", "balance", "purchase_details", "purchase_result"}
 _REPLY: Final = {"output", "result", "data", "response", *_ABOUT}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome of a purchase, as far as the API's reply shows it.
+    """The outcome of a purchase, as far as it is known from the API's reply.
 
-    - `answered`: a success (2xx) with a readable body, or a refusal with a status on which the API does not charge
-    - `not_sent`: nothing of the order went out, so nothing was bought
-    - `unknown`: it may have been bought. `status` and `body` are there if the API did say something
+    - `answered`: a success (2xx) with a readable body, or a refusal with a status for which the API does not charge
+    - `not_sent`: no part of the order was sent, so nothing was bought
+    - `unknown`: it may have been bought. `status` and `body` are set if there was a reply
     """
 
     state: Literal["answered", "not_sent", "unknown"]
     status: int | None = None
-    """Of a reply that was read to its end."""
+    """The status of a reply that was read to its end."""
     body: Any = field(default=None, repr=False)
     error: str | None = None
-    """For people and models, in one sentence; None when all went well. May quote the API: scrub it."""
+    """One sentence for users and models; None for a success. May quote the API: scrub it."""
     retry_after: float | None = None
-    """Seconds, as the API asked."""
+    """The seconds in the `Retry-After` header."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of the reply, without our secrets; names in small letters."""
+    """The headers of the reply, without our secrets and with lower-case names."""
     size: int = 0
     """The length of the body in bytes."""
 
     @property
     def ok(self) -> bool:
-        """True if the API accepted the order, whatever its body says."""
+        """True if the API accepted the order, whatever the body says."""
         return self.state == "answered" and self.error is None
 
 
 @dataclass
 class Attempt:
-    """The state of a purchase that is being made. May be read at any time, also after a cancellation."""
+    """The state of a purchase in progress. May be read at any time, also after a cancellation."""
 
     sent: bool = False
-    """True from just before the first byte goes out, until an answer proves that nothing was bought."""
+    """True from just before the first byte is sent, until a reply proves that nothing was bought."""
     tries: int = 0
     answer: Answer | None = None
-    """The last one, if there was time for it."""
+    """The last answer, if there was one."""
 
 
 def judge(
@@ -95,7 +95,7 @@ def judge(
             return Answer(
                 "unknown",
                 status,
-                error=f"the API answered with {describe_body(headers, content)}, which is not JSON",
+                error=f"the API replied with {describe_body(headers, content)}, which is not JSON",
             )
         return Answer("answered", status, body, headers=headers)
     retry_after = parse_retry_after(headers.get("retry-after"))
@@ -122,11 +122,10 @@ def decode_json(headers: Mapping[str, str], content: bytes) -> Any:
 
 @dataclass(frozen=True)
 class RawBody:
-    """The body of a reply that is not JSON, where the profile allows that."""
+    """The body of a reply that is not JSON, if the profile allows that."""
 
     media_type: str
     content: str | bytes = field(repr=False)
-    """Text, or bytes."""
 
 
 def decode_reply(kind: Literal["json", "text", "binary"], headers: Mapping[str, str], content: bytes) -> Any:
@@ -145,14 +144,14 @@ def _as_text(headers: Mapping[str, str], content: bytes) -> str:
     charset = _CHARSET.search(headers.get("content-type", ""))
     try:
         return content.decode(charset[1] if charset else "utf-8", "replace")
-    except (LookupError, UnicodeError):  # no such charset, or one that cannot replace what it does not know
+    except (LookupError, UnicodeError):  # no such charset, or one that does not support the error handler
         return content.decode("utf-8", "replace")
 
 
 def _decode_leniently(content: bytes) -> Any:
-    """Decode JSON with values that Python cannot hold: they must not lose a reply that was paid for.
+    """Decode JSON with values that Python cannot represent: a reply that was paid for must not be lost.
 
-    Halves of surrogate pairs become a mark, numbers that are too large stay as their text.
+    Halves of surrogate pairs are replaced, and numbers that are too large stay text.
     """
     try:
         read = json.loads(content, parse_float=_float_or_text, parse_int=_int_or_text, parse_constant=str)
@@ -168,7 +167,7 @@ def _float_or_text(text: str) -> float | str:
 def _int_or_text(text: str) -> int | str:
     try:
         return int(text)
-    except ValueError:  # more digits than Python reads
+    except ValueError:  # more digits than Python converts
         return text
 
 
@@ -208,18 +207,20 @@ def parse_retry_after(retry_after: str | None) -> float | None:
     except ValueError:
         try:
             date = email.utils.parsedate_to_datetime(retry_after)
-        except (ValueError, OverflowError):  # numbers of any length may stand in a date
+        except (ValueError, OverflowError):  # a date may contain numbers of any length
             return None
         seconds = (date - email.utils.localtime()).total_seconds() if date.tzinfo else math.nan
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def describe_error(error: Exception, clean: Callable[[str], str] = str) -> str:
-    """Describe an exception by its text, or if it has none, by the system error that caused it."""
-    told: BaseException | None = error
-    while told is not None and not (str(told) and (told is error or isinstance(told, OSError))):
-        told = told.__cause__ or told.__context__
-    text = clean(" ".join(str(told or "").split()))  # before it is cut: half a secret is not found any more
+    """Describe an exception by its text or, if that is empty, by the OSError that caused it."""
+    found: BaseException | None = error
+    while found is not None and not (str(found) and (found is error or isinstance(found, OSError))):
+        found = found.__cause__ or found.__context__
+    text = clean(
+        " ".join(str(found or "").split())
+    )  # before it is shortened: half a secret is not recognized
     if isinstance(error, CatalogError):
         return text
     kind = type(error).__name__
@@ -227,7 +228,7 @@ def describe_error(error: Exception, clean: Callable[[str], str] = str) -> str:
 
 
 def _reason(body: Any) -> str:
-    """Find the sentence with which an API explains a refusal."""
+    """Find the message with which an API explains a refusal."""
     found = body
     for name in ("error", "message", "detail"):
         if isinstance(found, dict) and found.get(name):
@@ -253,12 +254,12 @@ def describe_body(headers: Mapping[str, str], content: bytes) -> str:
     return f"{len(content):,} bytes of {named[:80]}" if content else "an empty body"
 
 
-class Unreadable(CatalogError):  # noqa: N818 - what it is
-    """A body that is too long or compressed. A retry would not help."""
+class Unreadable(CatalogError):  # noqa: N818 - describes the body
+    """The body is too long or compressed. A retry would not help."""
 
 
 async def collect(response: httpx2.Response, most: int, *, lenient: bool = False) -> bytes:
-    """Read the whole body. `lenient`: return what there is of it, for the body of an error."""
+    """Read the whole body. `lenient`: return the part that can be read, for the body of an error."""
     parts: list[bytes] = []
 
     def take(part: bytes) -> bool:
@@ -280,13 +281,13 @@ async def read_body(
     workers: Workers,
     kind: Literal["json", "text", "binary"] = "json",
 ) -> Any:
-    """Read and decode a body, and scrub it; None if it is not of that kind. Long ones are read in a thread."""
+    """Decode a body and scrub it; None if it is not of that kind. Long ones are decoded in a thread."""
     read = partial(_read_body, headers, content, scrubber, kind)
     return await run_off_loop(read, len(content), workers)
 
 
 async def run_off_loop(work: Callable[[], T], size: int, workers: Workers) -> T:
-    """Run work on so many bytes: here if they are few, else in a thread, so that other calls continue."""
+    """Run work on `size` bytes: directly if they are few, else in a thread, so that other calls continue."""
     return work() if size <= LARGE else await workers.run(work)
 
 
@@ -309,17 +310,16 @@ async def read_events(
 ) -> Any:
     """Read a stream of `data`, `error` and `done` events, and combine them into the body of a reply.
 
-    `done` may carry the whole reply, or the last `data` may; otherwise the pieces of text make up the output, with
-    what `done` says of the money.
-    A stream that ends without `done` or `error` is half a reply.
+    The whole reply may be in `done` or in the last `data`; otherwise the pieces of text make up the output, with
+    the cost and balance from `done`. A stream that ends without `done` or `error` is an incomplete reply.
     """
     events = Events()
     pieces: list[str] = []
     replies: list[Any] = []
 
     def take(part: bytes) -> bool:
-        for event, told in events.feed(part):
-            data = clean(told)
+        for event, raw in events.feed(part):
+            data = clean(raw)
             if event == "error":
                 replies.append({"success": False, "error": data})
             elif event == "done":
@@ -327,14 +327,14 @@ async def read_events(
             elif event in ("data", "message") and data:
                 pieces.append(data)
                 if on_progress is not None:
-                    _tell(on_progress, data)
+                    _report_progress(on_progress, data)
             if replies:
                 return False
         return True
 
     await _read_parts(response, most, take)
     if not replies:
-        raise CatalogError("the stream of events ended before it was done")
+        raise CatalogError("the stream of events ended before it was complete")
     return replies[0]
 
 
@@ -349,7 +349,7 @@ class Events:
     def feed(self, part: bytes) -> list[tuple[str, str]]:
         """Return the events that are complete now: name (`message` if it has none) and data."""
         text = self._rest + part
-        # A carriage return at the end may be half of a line's end.
+        # A carriage return at the end may be the first half of a line break.
         held = b"\r" if text.endswith(b"\r") else b""
         *lines, rest = text.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._rest = rest + held
@@ -371,8 +371,9 @@ class Events:
 async def _read_parts(response: httpx2.Response, most: int, take: Callable[[bytes], bool]) -> None:
     """Pass the body to `take`, part by part, until it has enough. Raises Unreadable past `most` bytes.
 
-    httpx2 reads through a chain of generators that do not close each other, and one that is left in the middle is
-    a warning on trio. So none is left: hanging up makes the next read fail, and that ends the whole chain.
+    httpx2 reads through a chain of generators that do not close each other, and trio warns about a generator that
+    is not run to its end. So all are run to their end: closing the response makes the next read fail, which ends
+    them.
     """
     _check_head(response, most)
     size, enough = 0, False
@@ -399,7 +400,9 @@ def _check_head(response: httpx2.Response, most: int) -> None:
         raise Unreadable("the reply is compressed (Content-Encoding), although that was not requested")
     length = response.headers.get("content-length", "")
     if length.isdecimal() and len(length) < 20 and int(length) > most:  # noqa: PLR2004 - digits of a 64 bit number
-        raise Unreadable(f"the reply has {int(length):,} bytes, {most:,} are allowed (max_reply_bytes)")
+        raise Unreadable(
+            f"the reply has {int(length):,} bytes, at most {most:,} are allowed (max_reply_bytes)"
+        )
 
 
 def _combine_events(pieces: list[str], last: str) -> dict[str, Any]:
@@ -411,19 +414,19 @@ def _combine_events(pieces: list[str], last: str) -> dict[str, Any]:
     elif not pieces or not end.keys() <= _ABOUT:
         return end
     whole = [each for each in map(_object, pieces[-1:]) if each and "success" in each]
-    told = whole[0] if whole else {"success": True, "output": text}
+    reply = whole[0] if whole else {"success": True, "output": text}
     if end.get("error"):
-        told.pop("success")  # the last word counts
-    return {**told, **end}
+        reply.pop("success")  # `done` has the last word
+    return {**reply, **end}
 
 
-def _tell(on_progress: Progress, data: str) -> None:
-    told = _object(data)
-    news = told.get("message") if told else None
+def _report_progress(on_progress: Progress, data: str) -> None:
+    event = _object(data)
+    message = event.get("message") if event else None
     try:
-        on_progress((news if isinstance(news, str) else data)[:_LONGEST_NEWS])
-    except Exception:  # noqa: BLE001 - a listener's mistake must not lose the answer to a purchase
-        _log.exception("The listener for progress failed")
+        on_progress((message if isinstance(message, str) else data)[:_LONGEST_PROGRESS])
+    except Exception:  # noqa: BLE001 - an error in the callback must not lose the reply to a purchase
+        _log.exception("The callback for progress failed")
 
 
 def _object(text: str) -> dict[str, Any] | None:

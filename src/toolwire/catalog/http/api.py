@@ -1,4 +1,4 @@
-"""The API behind a catalogue: its connections, the reading of its list, and orders."""
+"""The API behind a catalogue: its connections, its list, and orders."""
 
 import ssl
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ __all__ = ["Answer", "Api", "Attempt", "Retry"]
 
 
 class Api:
-    """A catalogue's API, as its profile describes it. An async context: it owns connections."""
+    """A catalogue's API, as its profile describes it. An async context manager that owns the connections."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class Api:
     async def entries(self) -> Sequence[Entry]:
         """Return all entries, from all pages; the same object if nothing has changed.
 
-        CatalogError if it cannot be had.
+        CatalogError if the list cannot be read.
         """
         return await self._reader.entries()
 
     async def read_list(self, most_pages: int | None = None) -> Reading:
-        """Read the list, or only its first pages, with all that is known of it. For checking a profile."""
+        """Read the list, or only its first pages, and return the whole reading. For checking a profile."""
         return await self._reader.read(most_pages)
 
     async def balance(self) -> int:

@@ -1,12 +1,12 @@
 """Sends one request to the API: to a checked address, with exactly our headers, on a connection of its own.
 
-Owns where requests may go: each connection resolves the name, checks the address, and uses that very address. If
-the name were looked up again after the check, an attacker's DNS server could answer differently the second time
-(rebinding); so the URL that is asked has the address in it, while the `Host` header and the name in the TLS
-handshake stay those of the profile.
+Owns where requests may go: each connection resolves the name, checks the address, and uses exactly that address.
+If the name were resolved again after the check, an attacker's DNS server could respond differently the second
+time (rebinding). So the URL contains the address, while the `Host` header and the name in the TLS handshake stay
+those of the profile.
 
-Whether anything of an order went out is not guessed from the kind of exception: an `Order` is told when it is about
-to be sent, after the connection was made and before its first byte.
+Whether any part of an order was sent is not guessed from the kind of exception: the `Order` is notified just before
+it is sent, after the connection was made and before the first byte.
 """
 
 import ipaddress
@@ -44,12 +44,12 @@ IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 CONNECT_TIMEOUT: Final = 10.0
-"""Seconds in which a connection is made, or the request fails."""
+"""Seconds within which a connection must be made, or the request fails."""
 
 
 @dataclass(frozen=True)
 class Retry:
-    """The number and times of retries, for what is safe to retry. In seconds."""
+    """How often and when requests are retried that are safe to retry. Times are in seconds."""
 
     attempts: int = 3
     wait: float = 0.2
@@ -57,10 +57,10 @@ class Retry:
     longest_wait: float = 5.0
     jitter: float = 0.2
     longest_retry_after: float = 30.0
-    """The longest wait that an API may ask for."""
+    """The longest wait that an API may request with `Retry-After`."""
 
     def pause(self, tries: int, retry_after: float | None) -> float:
-        """Return the seconds to wait after that many tries."""
+        """Return the seconds to wait after that many attempts."""
         jitter = random.uniform(0, self.jitter)  # noqa: S311 - spreads callers, keeps no secret
         if retry_after is not None:
             return min(retry_after, self.longest_retry_after) + jitter
@@ -68,7 +68,7 @@ class Retry:
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Resolve a name to its addresses, in the order in which the system would try them."""
+    """Resolve a name to its addresses, in the order in which the system returns them."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(place[0]) for *_, place in found]
 
@@ -84,7 +84,7 @@ class Network:
 
     @classmethod
     def of(cls, settings: NetworkSettings, proxy_login: str = "") -> "Network":
-        """Make the network of these settings. `proxy_login` is `user:password` for the proxy."""
+        """Create it from the settings of a profile. `proxy_login` is `user:password` for the proxy."""
         proxy = None
         if settings.proxy:
             user, mark, password = proxy_login.partition(":")
@@ -93,7 +93,7 @@ class Network:
         return cls(allow, proxy, settings.ca_file)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Make the TLS context. CatalogError if the certificates cannot be read."""
+        """Create the TLS context. CatalogError if the certificates cannot be read."""
         if not self.ca_file:
             return httpx2.create_ssl_context(trust_env=False)
         try:
@@ -122,7 +122,7 @@ class Base:
 
     @property
     def local(self) -> bool:
-        """True if the base URL means this machine."""
+        """True if the base URL refers to this machine."""
         return is_loopback(self.host)
 
     @property
@@ -137,7 +137,7 @@ class Base:
         return f"{self.scheme}://{host}:{self.port}{self.path}{path}"
 
     async def addresses(self, resolver: Resolver = resolve, allow: Sequence[IPNetwork] = ()) -> list[str]:
-        """Resolve the host. CatalogError for an address that is not allowed, ConnectionError if there is none."""
+        """Resolve the host. CatalogError if an address is not allowed, ConnectionError if there is no address."""
         literal = _parsed(self.host)
         try:
             found = [self.host] if literal is not None else await resolver(self.host, self.port)
@@ -146,14 +146,14 @@ class Base:
         addresses = list(dict.fromkeys(found))
         if not addresses:
             raise ConnectionError(f"{self.host} has no address. Check base_url")
-        # One bad address spoils them all: a name that is public and private at once is how rebinding looks.
+        # One forbidden address rejects them all: a name that is public and private at once suggests rebinding.
         for address in addresses:
             if not _allowed(address, self.local, allow):
                 where = "this machine" if self.local else "the public internet"
                 raise CatalogError(
-                    f"{self.host} leads to {address}, which is not on {where}, so nothing was sent. Only a "
-                    "base_url of localhost or a loopback address may lead to this machine; internal addresses are "
-                    f'allowed by the profile: network.allow = ["{address}"]'
+                    f"{self.host} resolves to {address}, which is not on {where}, so nothing was sent. Only a "
+                    "base_url of localhost or a loopback address may lead to this machine; the profile can allow "
+                    f'internal addresses: network.allow = ["{address}"]'
                 )
         return addresses
 
@@ -162,7 +162,7 @@ def _allowed(text: str, local: bool, allow: Sequence[IPNetwork]) -> bool:
     address = _parsed(text)
     if address is None:
         return False
-    address = _inner(address)
+    address = _embedded_ipv4(address)
     if any(address in each for each in allow):
         return True
     if local:
@@ -172,8 +172,8 @@ def _allowed(text: str, local: bool, allow: Sequence[IPNetwork]) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def _inner(address: IPAddress) -> IPAddress:
-    """Return the IPv4 address that an IPv6 one stands for, if it stands for one."""
+def _embedded_ipv4(address: IPAddress) -> IPAddress:
+    """Return the IPv4 address that is embedded in an IPv6 one, else the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:
@@ -197,12 +197,12 @@ def _unless_ours(_record: logging.LogRecord) -> bool:
 for _name in ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2", "httpcore2.proxy"):
     logging.getLogger(_name).addFilter(_unless_ours)
 
-_url = lru_cache(64)(httpx2.URL)  # to read one costs as much as to make the rest of a request
+_url = lru_cache(64)(httpx2.URL)  # parsing one takes as long as building the rest of a request
 
 OnSend = Callable[[], Awaitable[None]]
 
 
-class Halted(Exception):  # noqa: N818 - carries an exception of the caller's past the transport
+class Halted(Exception):  # noqa: N818 - carries an exception of the caller through the transport
     """`on_send` raised, and nothing was sent."""
 
     def __init__(self, error: Exception) -> None:
@@ -213,8 +213,8 @@ class Halted(Exception):  # noqa: N818 - carries an exception of the caller's pa
 class Order:
     """The body of a purchase that is sent once or several times.
 
-    `on_send` is awaited each time, on an open connection and before the first byte: what it raises keeps the order
-    from being sent. `attempt.sent` is set right after it.
+    `on_send` is awaited each time, on an open connection and before the first byte. If it raises, the order is not
+    sent. `attempt.sent` is set right after it.
     """
 
     def __init__(self, content: bytes, attempt: Attempt, on_send: OnSend | None = None) -> None:
@@ -224,11 +224,11 @@ class Order:
         self._ready = False
 
     def begin_try(self) -> None:
-        """Begin to send it, for the first time or again."""
+        """Begin an attempt to send it, the first one or a retry."""
         self._ready = False
 
     async def before_send(self, is_open: IsOpen = lambda: True) -> None:
-        """Get ready to send it, once each try. `is_open` tells whether the connection is still there afterwards."""
+        """Await `on_send`, once per attempt. `is_open` returns whether the connection is still open afterwards."""
         if self._ready:
             return
         if self._on_send is not None:
@@ -236,7 +236,7 @@ class Order:
                 await self._on_send()
             except Exception as error:
                 raise Halted(error) from error
-            # A booking waits for no cancellation: now it may come.
+            # A booking is not interrupted by a cancellation: now it may take effect.
             await anyio.lowlevel.checkpoint_if_cancelled()
         if not is_open():
             raise httpx2.ConnectError("the API closed the connection before anything was sent")
@@ -244,7 +244,7 @@ class Order:
 
 
 class _Body(httpx2.AsyncByteStream):
-    # The second guard: whatever a transport calls before, no body goes out without this.
+    # A second guard: whatever a transport has called, no body is sent without `before_send`.
     def __init__(self, order: Order) -> None:
         self._order = order
 
@@ -274,16 +274,16 @@ class Connections:
         self._headers = {
             "Host": self._base.host_header,
             "User-Agent": f"toolwire/{__version__}",
-            "Accept-Encoding": "identity",  # a packed reply could not be bounded while it is read
+            "Accept-Encoding": "identity",  # the size of a compressed reply could not be limited while it is read
             "Connection": "close",
         }
         self._resolver = resolver
         self._connect_timeout = connect_timeout
         self._network = network
         self.closed = False
-        """True if nothing may be sent any more."""
-        # No client of the HTTP library around it: that is for redirects, cookies and the environment, none of which
-        # we want, and costs a tenth of a call.
+        """True if nothing may be sent any longer."""
+        # Without a client of the HTTP library around it: that handles redirects, cookies and the environment,
+        # none of which are wanted here, and takes a tenth of the time of a call.
         self.transport = transport or OneRequestTransport(
             lambda: ssl_context or network.ssl_context(), network.proxy
         )
@@ -292,7 +292,7 @@ class Connections:
     async def open(
         self, request: OutgoingRequest, limit: float, order: Order | None = None
     ) -> AsyncIterator[httpx2.Response]:
-        """Send a request; the reply has its head, and its body can be read."""
+        """Send a request and yield the response, whose head was received and whose body can be read."""
         token = _quiet.set(True)
         try:
             response = await self._send(add_credentials(request, self._credentials), limit, order)
@@ -305,7 +305,7 @@ class Connections:
 
     async def _addresses(self) -> list[str]:
         if self._network.proxy is not None:
-            return [self._base.host]  # the proxy resolves the name, and decides where it may lead
+            return [self._base.host]  # the proxy resolves the name and decides which addresses are allowed
         try:
             with anyio.fail_after(self._connect_timeout):
                 return await self._base.addresses(self._resolver, self._network.allow)
@@ -340,7 +340,7 @@ class Connections:
             try:
                 response = await self.transport.handle_async_request(request)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                # A dead address: the next one may be tried, for nothing went out.
+                # The address does not respond: try the next one, unless something was sent.
                 if not addresses or (order is not None and order.attempt.sent):
                     raise
             else:
@@ -352,6 +352,6 @@ def check_value(name: str, value: str) -> None:
     """Reject a header value that could inject other headers. The value is not shown: it may be a secret."""
     if not is_header_value(value):
         raise UsageError(
-            f"the value of {name} cannot be sent in a header: it must be printable ASCII, no space at the ends. "
+            f"the value of {name} cannot be sent in a header: it must be printable ASCII without spaces around it. "
             "Was it copied with a line break?"
         )

@@ -1,4 +1,4 @@
-"""Fetches the list, page after page, and the balance. Both are free, so temporary failures are retried."""
+"""Fetches the list, page by page, and the balance. Both are free, so temporary failures are retried."""
 
 import hashlib
 import logging
@@ -36,23 +36,25 @@ from toolwire.catalog.tools.definitions import Entry
 from toolwire.errors import CatalogError
 
 _log = logger_for("catalog.http")
-logging.getLogger("stamina").addHandler(logging.NullHandler())  # else its warnings go to stderr
+logging.getLogger("stamina").addHandler(logging.NullHandler())  # otherwise its warnings go to stderr
 
 MOST_PAGES: Final = 1_000
 MOST_LIST_BYTES: Final = 256 * 1024 * 1024
-_PAST_THE_END: Final = frozenset({400, 404, 416, 422})  # what APIs answer for a page that they do not have
+_PAST_THE_END: Final = frozenset(
+    {400, 404, 416, 422}
+)  # statuses with which APIs refuse a page that does not exist
 
 
-class _Passing(CatalogError):  # noqa: N818 - what it is, not "error"
-    """A failure that may be gone the next time."""
+class _Temporary(CatalogError):  # noqa: N818 - an internal signal to retry
+    """A failure that a retry may overcome."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         self.retry_after = retry_after
         super().__init__(message)
 
 
-class _Refused(CatalogError):  # noqa: N818 - what it is
-    """A page that the API does not give."""
+class _Refused(CatalogError):  # noqa: N818 - may be the end of the list, not an error
+    """The API refused the request with a status for which a retry does not help."""
 
     def __init__(self, message: str, status: int) -> None:
         self.status = status
@@ -61,7 +63,7 @@ class _Refused(CatalogError):  # noqa: N818 - what it is
 
 @dataclass(frozen=True)
 class _Page:
-    """One page as it came. `body` is its JSON; None for one that is the same as the last time, and was not read."""
+    """One page as received. `body` is its JSON; None for a page that has not changed, which is not decoded."""
 
     request: OutgoingRequest
     content: bytes
@@ -72,7 +74,7 @@ class _Page:
 
 @dataclass(frozen=True)
 class _Read:
-    """A list that was read to its end: its pages, where each led, and what was in them."""
+    """A list that was read to its end: its pages, the position after each, and the reading."""
 
     digests: tuple[tuple[OutgoingRequest, bytes], ...]
     positions: tuple[Position | None, ...]
@@ -80,13 +82,13 @@ class _Read:
 
 
 class ListReader:
-    """Reads the list of one API, again and again. Pages that have not changed are not taken apart again."""
+    """Reads the list of one API repeatedly. Pages that have not changed are not decoded again."""
 
     def __init__(
         self, profile: Profile, connections: Connections, scrubber: Scrubber, retry: Retry, workers: Workers
     ) -> None:
         self.numbers: dict[str, int] = {}
-        """The ids that the list has as numbers."""
+        """The ids that the list has as numbers, by their text."""
         self._profile = profile
         self._connections = connections
         self._scrubber = scrubber
@@ -97,25 +99,27 @@ class ListReader:
         self._entries: Sequence[Entry] = ()
 
     async def entries(self) -> Sequence[Entry]:
-        """Return all entries, from all pages: the same object as the last time if nothing has changed."""
+        """Return all entries, from all pages; the same object as last time if nothing has changed."""
         before = self._last
         reading = await self.read()
         if before is not None and reading is before.reading:
             return self._entries
         self.numbers, self._entries = reading.numbers, reading.entries
         problems = {problem.text for problem in reading.problems()}
-        for problem in sorted(problems - self._problems):  # a list is read again and again: each is told once
+        for problem in sorted(
+            problems - self._problems
+        ):  # each is logged once, although the list is read repeatedly
             _log.warning("%s: %s", self._profile.name, problem)
         self._problems = problems
         return self._entries
 
     async def read(self, most_pages: int | None = None) -> Reading:
-        """Read the list to its end, or only some pages of it. CatalogError when it cannot be had."""
+        """Read the list to its end, or only its first pages. CatalogError if it cannot be read."""
         reading = Reading(self._profile)
         last = self._last if most_pages is None else None
         position, pages, total = reading.position, list[_Page](), 0
         positions = list[Position | None]()
-        untaken = list[_Page]()  # pages that are the same as the last time
+        pending = list[_Page]()  # not added to the reading yet: unchanged pages need not be decoded
         while position is not None and (most_pages is None or position.number <= most_pages):
             if position.number > MOST_PAGES:
                 raise CatalogError(
@@ -128,7 +132,7 @@ class ListReader:
                 what = f"page {position.number} of the list"
                 page = await self._fetch(request, self._profile.list, what, expected)
             except _Refused as refused:
-                await self._take(reading, untaken)
+                await self._take(reading, pending)
                 if not reading.guessed or refused.status not in _PAST_THE_END:
                     raise
                 reading.end()
@@ -137,26 +141,26 @@ class ListReader:
             total += len(page.content)
             if total > MOST_LIST_BYTES:
                 raise CatalogError(
-                    f"the list is over {MOST_LIST_BYTES:,} bytes at page {position.number}: it was given up"
+                    f"the list is too large: over {MOST_LIST_BYTES:,} bytes at page {position.number}"
                 )
-            untaken.append(page)
+            pending.append(page)
             if last is not None and page.body is None:
                 position = last.positions[count]
             else:
                 last = None
-                await self._take(reading, untaken)
+                await self._take(reading, pending)
                 position = reading.position
             positions.append(position)
         if last is not None and len(pages) == len(last.digests):
             return last.reading
-        await self._take(reading, untaken)
+        await self._take(reading, pending)
         if most_pages is None:
             digests = tuple((page.request, page.digest) for page in pages)
             self._last = _Read(digests, tuple(positions), reading)
         return reading
 
     async def _take(self, reading: Reading, pages: list[_Page]) -> None:
-        """Take pages apart, long ones in a thread."""
+        """Decode pages and add them to the reading, long ones in a thread. Empties `pages`."""
         for page in pages:
             body = page.body
             if body is None:
@@ -164,7 +168,7 @@ class ListReader:
             take = partial(reading.take, body, page.headers, page.request.target)
             try:
                 await run_off_loop(take, len(page.content), self._workers)
-            except CatalogError as error:  # it may quote a link as it came
+            except CatalogError as error:  # it may quote a link from the API, with our secrets
                 raise CatalogError(self._scrubber.text(str(error))) from None
         pages.clear()
 
@@ -172,19 +176,21 @@ class ListReader:
         """Fetch the balance in micro-dollars, by the profile's `[balance]`. CatalogError if it cannot be read."""
         request, table = balance_request(self._profile), self._profile.balance
         if table is None:
-            raise AssertionError("there is no request without the table")
+            raise AssertionError("balance_request raises if there is no [balance]")
         return read_balance((await self._fetch(request, table, "the balance")).body, table)
 
     async def _fetch(
         self, request: OutgoingRequest, table: Request, what: str, expected: bytes | None = None
     ) -> _Page:
-        """Fetch JSON. Reading is free: what may pass is tried again. What has the expected digest is not read."""
+        """Fetch JSON, with retries for temporary failures. A body with the expected digest is not decoded."""
         tries = 0
 
-        def again(error: Exception) -> float | bool:
-            return isinstance(error, _Passing) and self._retry.pause(tries, error.retry_after)
+        def retry_pause(error: Exception) -> float | bool:
+            return isinstance(error, _Temporary) and self._retry.pause(tries, error.retry_after)
 
-        async for attempt in stamina.retry_context(on=again, attempts=self._retry.attempts, timeout=None):
+        async for attempt in stamina.retry_context(
+            on=retry_pause, attempts=self._retry.attempts, timeout=None
+        ):
             with attempt:
                 tries += 1
                 return await self._fetch_once(request, table, what, expected)
@@ -199,11 +205,11 @@ class ListReader:
                     lenient = not is_success(response.status_code)
                     content = await collect(response, table.max_reply_bytes, lenient=lenient)
         except TimeoutError:
-            raise _Passing(f"{what}: no answer within {table.timeout:g} s") from None
+            raise _Temporary(f"{what}: no response within {table.timeout:g} s") from None
         except (httpx2.HTTPError, OSError) as error:
-            raise _Passing(f"{what}: {describe_error(error, self._scrubber.text)}") from error
+            raise _Temporary(f"{what}: {describe_error(error, self._scrubber.text)}") from error
         status, headers = response.status_code, clean_headers(response.headers, self._scrubber)
-        # The link as it came: our secrets may be in it, and are taken out by name (`page_request`).
+        # The link is not scrubbed: `page_request` removes the parameters with our secrets by name.
         link = response.headers.get("link", "")
         digest = hashlib.sha256(content + b"\0" + link.encode()).digest()
         page = _Page(request, content, {**headers, "link": link}, digest)
@@ -212,10 +218,10 @@ class ListReader:
         body = await read_body(headers, content, self._scrubber, self._workers)
         if is_success(status):
             if body is None:
-                came = describe_body(headers, content)
-                raise _Passing(f"{what} is not JSON ({came}). Check base_url and the path")
+                received = describe_body(headers, content)
+                raise _Temporary(f"{what} is not JSON ({received}). Check base_url and the path")
             return replace(page, body=body)
-        told = f"{what}: {describe_status(status, headers, body)}"
+        message = f"{what}: {describe_status(status, headers, body)}"
         if status in PASSING:
-            raise _Passing(told, parse_retry_after(headers.get("retry-after")))
-        raise _Refused(told, status)
+            raise _Temporary(message, parse_retry_after(headers.get("retry-after")))
+        raise _Refused(message, status)

@@ -1,10 +1,10 @@
 """Reads the pages of a list: the entries on them, and where the next page is.
 
-Pure: it sees decoded pages, never the network. A page follows where the API says so. Where numbered pages do not
-say it, the next one is only guessed, and the list goes on until a page has nothing new: an API may give less than
-it was asked for. Whatever an API says, a list that repeats itself ends.
+Pure: it sees decoded pages, never the network. Normally the API says whether another page follows. If numbered
+pages do not say it, the next page is requested on a guess, until a page has nothing new: a page that is not full
+need not be the last one. Whatever the API says, a list that repeats itself ends.
 
-A path of the profile that leads nowhere is never silent: `problems` has the words.
+A path of the profile that does not exist in the list is always reported: see `problems`.
 """
 
 import re
@@ -23,14 +23,14 @@ from toolwire.errors import CatalogError
 
 _log = logger_for("catalog.listing")
 
-_MOST_BARREN: Final = 3  # pages in a row without anything new
+_MAX_PAGES_WITHOUT_NEW: Final = 3  # in a row
 _LONGEST_ID: Final = 18  # digits: more may not fit into 64 bits
 _LONGEST_CURSOR: Final = 8_000
 _LONGEST_ERROR: Final = 300
 _LONGEST_LINKS: Final = 16_000
 _PARAMETERS: Final = re.compile(r';\s*([\w*-]+)(?:\s*=\s*("[^"]*"|[^\s",;]+))?', re.ASCII)
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+(?:\s*=\s*(?:"[^"]*"|[^\s",;]+))?)*)', re.ASCII)
-# Fields with which APIs announce another page: shows that a list continues although the profile has no paging.
+# Fields with which APIs announce another page. They show that a list continues although the profile has no paging.
 _SIGNS: Final = (
     *("has_more", "has_next", "has_next_page", "hasMore", "hasNext", "next", "next_page", "next_cursor"),
     *("nextCursor", "next_page_token", "nextPageToken", "next_url", "nextToken"),
@@ -56,8 +56,8 @@ _REASONS: Final = (
     "status_message",
 )
 _TOTALS: Final = ("total", "total_items", "total_count", "totalCount", "count", "total_qualified_tools")
-_DEPTH: Final = 3
-_MOST: Final = 14
+_OUTLINE_DEPTH: Final = 3
+_OUTLINE_FIELDS: Final = 14
 _LONGEST_NAME: Final = 40
 
 
@@ -67,9 +67,9 @@ class Problem:
 
     text: str
     essential: bool = False
-    """True if entries or their prices are lost by it."""
+    """True if entries or their prices are lost because of it."""
     example: str = ""
-    """The value that was read, for the check of a profile. It may be anything, so it is not logged."""
+    """The value that was read, for `toolwire catalog check`. It may contain anything, so it is not logged."""
 
 
 class Reading:
@@ -79,7 +79,7 @@ class Reading:
         paging = profile.list.paging
         numbered = paging.kind in ("page", "offset")
         self.position: Position | None = Position(1, paging.start if numbered else None)
-        """The page to ask for next; None at the end."""
+        """The page to request next; None at the end."""
         self.guessed = False
         """True if the API did not say that there is another page."""
         self.items = 0
@@ -88,18 +88,18 @@ class Reading:
         self.unreadable_prices = 0
         """The number of entries with a price that is not an amount."""
         self.unreadable_price: Any = None
-        """The first of these."""
+        """The first such price."""
         self.found: dict[str, int] = {}
-        """Setting of `[entry]` -> how many items have something at its path."""
+        """Setting of `[entry]` -> the number of items in which its path exists."""
         self.numbers: dict[str, int] = {}
-        """The ids that are numbers."""
+        """The ids that the API writes as numbers, by their text."""
         self.first_item: Any = None
         self.first_page: Any = None
         self._profile = profile
         self._entries: dict[str, list[Entry]] = {}
         self._last_ids: list[str] = []
         self._cursors: set[str] = set()
-        self._barren = self._pages = self._pages_with_more = self._pages_with_cursor = 0
+        self._pages_without_new = self._pages = self._pages_with_more = self._pages_with_cursor = 0
         self._more_signs = ""
         self._first_page_items = 0
         self._ended_early = True  # until a page after the first has something new
@@ -107,13 +107,13 @@ class Reading:
 
     @property
     def entries(self) -> list[Entry]:
-        """All entries so far, in the order in which they came."""
+        """All entries so far, in the order of the list."""
         return [entry for same in self._entries.values() for entry in same]
 
     def take(self, page: Any, headers: Mapping[str, str] | None = None, target: str = "") -> None:
         """Add a page and set `position` to the next one. CatalogError if it is not a page.
 
-        `headers` are those of the reply, in small letters; `target` is what was asked for.
+        `headers` are those of the reply, with lower-case names; `target` is that of the request.
         """
         position = self.position
         if position is None:
@@ -127,7 +127,7 @@ class Reading:
         before = len(self._entries)
         ids = self._add(items)
         fresh = len(self._entries) > before
-        self._barren = 0 if fresh else self._barren + 1
+        self._pages_without_new = 0 if fresh else self._pages_without_new + 1
         if self._pages > 1 and fresh:
             self._ended_early = False
         repeated = bool(ids) and ids == self._last_ids
@@ -138,7 +138,7 @@ class Reading:
             return
         if self.guessed and (not items or (ids and not fresh)):
             self.position = None
-        elif repeated or self._barren >= _MOST_BARREN:
+        elif repeated or self._pages_without_new >= _MAX_PAGES_WITHOUT_NEW:
             _log.warning("Page %d of the list has nothing new, so the list ends there", position.number)
             self.position = None
 
@@ -172,7 +172,7 @@ class Reading:
         return Position(number, position.value + step)
 
     def _says_more(self, page: Any, count: int, value: int) -> bool | None:
-        """True if the API says that another page follows; None if it does not say."""
+        """Return whether the API says that another page follows; None if it does not say."""
         paging = self._profile.list.paging
         if (flag := self._flag(page)) is not None:
             return flag
@@ -205,8 +205,8 @@ class Reading:
         ):
             path = self._profile.list.paging.cursor
             raise CatalogError(
-                f"page {number - 1} of the list has {type(cursor).__name__} at {path!r}, which is not a cursor: "
-                "check list.paging.cursor in the profile"
+                f"page {number - 1} of the list has a value at {path!r} that is not a cursor "
+                f"({type(cursor).__name__}): check list.paging.cursor in the profile"
             )
         return Position(number, cursor) if self._is_new(str(cursor), number) else None
 
@@ -225,11 +225,11 @@ class Reading:
         path = self._profile.list.items
         items = get_path(page, path) if path else page
         error = page.get("error") if isinstance(page, dict) else None
-        # A page that was only guessed may be refused with words: that is the end, not a failure of the list.
+        # A page that was only guessed may be refused with an error: that is the end of the list, not a failure.
         failed = isinstance(page, dict) and is_denied(page.get("success"))
         if failed or (error and not items and not self.guessed):
-            reason = get_path(page, self._profile.reply.error) or error or "it gives no reason"
-            raise CatalogError(f"the API could not list: {str(reason)[:_LONGEST_ERROR]}")
+            reason = get_path(page, self._profile.reply.error) or error or "no reason given"
+            raise CatalogError(f"the API could not return the list: {str(reason)[:_LONGEST_ERROR]}")
         if items is None and self.guessed:
             return []
         if not isinstance(items, list):
@@ -238,18 +238,18 @@ class Reading:
                 if isinstance(page, dict)
                 else f"the page is a {outline(page)}"
             )
-            words = self._reason_of(page)
-            told = f", and says {words[:_LONGEST_ERROR]!r}" if words else ""
+            reason = self._reason_of(page)
+            message = f", and says {reason[:_LONGEST_ERROR]!r}" if reason else ""
             raise CatalogError(
-                f"page {number} has no list at {path!r}: {has}{told}. Check list.items in the profile"
+                f"page {number} has no list at {path!r}: {has}{message}. Check list.items in the profile"
             )
         return items
 
     def _reason_of(self, page: Any) -> str:
         """Find the reason that a page without a list gives; "" if it gives none."""
         for path in (self._profile.reply.error, *_REASONS):
-            if isinstance(words := get_path(page, path), str) and words:
-                return words
+            if isinstance(reason := get_path(page, path), str) and reason:
+                return reason
         return ""
 
     def _add(self, items: list[Any]) -> list[str]:
@@ -274,7 +274,7 @@ class Reading:
             identity = get_path(item, paths.id)
             if isinstance(identity, int) and len(entry.id) <= _LONGEST_ID:
                 self.numbers[entry.id] = identity
-            # An id that comes twice, too: `define` knows which of them to take.
+            # All entries with the same id are kept: `define` decides which one to use.
             same = self._entries.setdefault(entry.id, [])
             if not _is_among(entry, same):
                 same.append(entry)
@@ -283,7 +283,7 @@ class Reading:
     # Problems.
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what looks wrong, one sentence each."""
+        """Yield everything that looks wrong, one sentence each."""
         profile = self._profile
         if self.without_id and self.without_id == self.items:
             has = outline(self.first_item)
@@ -294,7 +294,7 @@ class Reading:
             yield Problem(text, essential=True)
         elif self.without_id:
             yield Problem(
-                f"{self.without_id} entries of the list have no {profile.entry.id} and were left out"
+                f"{self.without_id} entries of the list have no {profile.entry.id} and are left out"
             )
         for text in self._missing_settings():
             yield Problem(text)
@@ -303,14 +303,14 @@ class Reading:
             place = " or ".join(filter(None, (price.path, price.by_value)))
             text = (
                 f"{self.unreadable_prices} entries of the list have a price at {place} that cannot be read as "
-                f"{_unit_words(profile)}, so it counts as unknown"
+                f"{_describe_unit(profile)}, so it counts as unknown"
             )
             yield Problem(text, essential=True, example=quote_value(self.unreadable_price))
         for text in self.paging_problems():
             yield Problem(text)
 
     def paging_problems(self) -> Iterator[str]:
-        """Yield what looks wrong in the paging, one sentence each."""
+        """Yield everything that looks wrong in the paging, one sentence each."""
         paging = self._profile.list.paging
         if not self._pages:
             return
@@ -334,8 +334,8 @@ class Reading:
             why = (
                 "set list.paging" if paging.kind == "none" else f"check list.paging (kind = {paging.kind!r})"
             )
-            signs = f"the list seems to go on ({self._more_signs})"
-            yield f"{signs}, and only its first {self._first_page_items} items are read: {why}"
+            signs = f"the list seems to continue ({self._more_signs})"
+            yield f"{signs}, but only its first {self._first_page_items} items are read: {why}"
         elif self._page_2_repeats:
             how = "" if paging.kind == "link" else f", parameter = {paging.parameter_name!r}"
             yield (
@@ -344,7 +344,7 @@ class Reading:
             )
 
     def _missing_settings(self) -> Iterator[str]:
-        """Yield the paths of `[entry]` that no item has. Defaults are only guesses, except for the schema."""
+        """Yield the paths of `[entry]` that exist in no item. Defaults are not reported, except for the schema."""
         paths = self._profile.entry
         if not self.items or self.without_id == self.items:
             return
@@ -355,7 +355,7 @@ class Reading:
             "category": paths.category,
             "price": paths.price.path,
             "price.by_value": paths.price.by_value,
-            # A unit in the profile is meant for the items that do not name theirs.
+            # With a unit in the profile, items need not name theirs.
             "price.unit_path": "" if "unit" in paths.price.model_fields_set else paths.price.unit_path,
         }
         for setting, path in settings.items():
@@ -364,7 +364,7 @@ class Reading:
                 yield f"entry.{shown} = {path!r} is in no item: the first item has {outline(self.first_item)}"
 
     def _is_optional(self, setting: str) -> bool:
-        """True for one of two ways to tell the price, if the other is there; a category is only an extra."""
+        """True if a path may be missing: one of two price paths if the other exists, or a guessed category."""
         if setting == "category":
             return "|" in self._profile.entry.category
         other = {"price": "price.by_value", "price.by_value": "price"}.get(setting)
@@ -381,7 +381,7 @@ def find_next_link(headers: Mapping[str, str]) -> str | None:
 
 
 def describe_signs_of_more(page: Any, count: int, headers: Mapping[str, str]) -> str:
-    """Describe what on a page says that the list continues after its `count` items; "" if nothing does."""
+    """Describe the sign on a page that the list continues after its `count` items; "" if there is none."""
     if find_next_link(headers):
         return 'a Link header with rel="next"'
     if not isinstance(page, dict):
@@ -402,7 +402,7 @@ def describe_signs_of_more(page: Any, count: int, headers: Mapping[str, str]) ->
     return ""
 
 
-def _unit_words(profile: Profile) -> str:
+def _describe_unit(profile: Profile) -> str:
     price = profile.entry.price
     if price.units:
         return f"{price.unit} or {', '.join(price.units)}"
@@ -412,11 +412,11 @@ def _unit_words(profile: Profile) -> str:
 def _is_among(entry: Entry, others: list[Entry]) -> bool:
     try:
         return entry in others
-    except RecursionError:  # too deep to be compared, and to be a tool
+    except RecursionError:  # too deep to be compared; it cannot become a tool either
         return True
 
 
-def outline(data: Any, most: int = _MOST) -> str:
+def outline(data: Any, most: int = _OUTLINE_FIELDS) -> str:
     """List the dotted paths in an object, in one line: `id, pricing.cents, tags (list of 3)`."""
     if not isinstance(data, Mapping):
         return _kind(data)
@@ -430,8 +430,8 @@ def outline(data: Any, most: int = _MOST) -> str:
 
 def _paths(data: Mapping[Any, Any], depth: int) -> Iterator[str]:
     for key, value in data.items():
-        name = " ".join(remove_hidden(str(key)).split())[:_LONGEST_NAME]  # in one line of a log
-        if isinstance(value, Mapping) and value and depth + 1 < _DEPTH and not _is_schema(value):
+        name = " ".join(remove_hidden(str(key)).split())[:_LONGEST_NAME]  # one line of a log
+        if isinstance(value, Mapping) and value and depth + 1 < _OUTLINE_DEPTH and not _is_schema(value):
             yield from (f"{name}.{inner}" for inner in _paths(value, depth + 1))
         else:
             note = f" ({_kind(value)})" if isinstance(value, (list, Mapping)) or value is None else ""
@@ -439,7 +439,7 @@ def _paths(data: Mapping[Any, Any], depth: int) -> Iterator[str]:
 
 
 def _is_schema(value: Mapping[Any, Any]) -> bool:
-    """True for what looks like a JSON schema: it is shown as one value."""
+    """True if a value looks like a JSON schema, which is shown as one value."""
     return "properties" in value or "type" in value
 
 

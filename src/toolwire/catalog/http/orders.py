@@ -1,7 +1,7 @@
-"""Sends an order: once, unless it is certain that the first was not charged.
+"""Sends an order: once, unless it is certain that the first attempt was not charged.
 
-Owns the rule of sending: **an order is sent twice only if it is certain that the first was not charged**, or if the
-API promises to charge once for the same key. It decides nothing about money: it says what is known, as an `Answer`.
+Owns the rule: **an order is sent again only if it is certain that the previous attempt was not charged**, or if the
+API promises to charge once for the same key. Decides nothing about money: returns what is known, as an `Answer`.
 """
 
 from collections.abc import Mapping
@@ -57,18 +57,19 @@ class OrderSender:
         arguments: Mapping[str, Any],
         *,
         key: str,
-        timeout: float | None = None,  # noqa: ASYNC109 - how it ends is part of the answer
+        timeout: float | None = None,  # noqa: ASYNC109 - a timeout is part of the answer
         on_progress: Progress | None = None,
         on_send: OnSend | None = None,
         attempt: Attempt | None = None,
     ) -> Answer:
-        """Buy once. Failures are answers; only a cancellation, and what `on_send` raises, come out as exceptions.
+        """Buy once. Failures are returned as answers; only cancellations and exceptions of `on_send` are raised.
 
-        An order that may be out stays so when `on_send` refuses to have it repeated: that is an answer too.
+        If `on_send` refuses a retry after an attempt whose outcome is unknown, that is not raised: the answer stays
+        unknown.
 
-        `on_send` is awaited each time before the first byte goes out, on an open connection: the place to book the
-        order. `timeout` are the seconds that the API has from then on, repeats included. `attempt` can be read
-        at any time, above all after a cancellation.
+        `on_send` is awaited each time before the first byte is sent, on an open connection: it books the order.
+        `timeout` is the number of seconds that the API has from then on, retries included. `attempt` can be read at
+        any time, in particular after a cancellation.
         """
         attempt = Attempt() if attempt is None else attempt
         call = self._profile.call
@@ -89,14 +90,14 @@ class OrderSender:
             order = Order(request.content, attempt, book)
             return await self._try_repeatedly(request, order, time, on_progress)
         if attempt.answer is not None and not attempt.sent:
-            return attempt.answer  # it was refused, and this is the wait before the next try
-        attempt.answer = Answer(_state(attempt), error=f"there was no answer within {limit:g} s")
+            return attempt.answer  # it was refused, and the time ran out while waiting for the next attempt
+        attempt.answer = Answer(_state(attempt), error=f"there was no response within {limit:g} s")
         return attempt.answer
 
     async def _try_repeatedly(
         self, request: OutgoingRequest, order: Order, time: "_ApiTime", on_progress: Progress | None
     ) -> Answer:
-        """Try until there is an answer, or until it would not be safe to try again."""
+        """Send the order until there is a final answer, or until a retry would not be safe."""
         attempt, doubt = order.attempt, False
         while True:
             attempt.tries += 1
@@ -106,11 +107,11 @@ class OrderSender:
             except Halted as halted:
                 if not doubt or attempt.answer is None or not isinstance(halted.error, CatalogError):
                     raise halted.error from None
-                lost = attempt.answer  # refusing the repeat says nothing about the order that is out
-                attempt.answer = replace(lost, error=f"{lost.error}; it was not repeated: {halted.error}")
+                lost = attempt.answer  # refusing the retry says nothing about the order that was sent
+                attempt.answer = replace(lost, error=f"{lost.error}; it was not sent again: {halted.error}")
                 return attempt.answer
             if doubt and not answer.ok:
-                answer = replace(answer, state="unknown")  # for an earlier one may have been bought
+                answer = replace(answer, state="unknown")  # because an earlier attempt may have been bought
             doubt = answer.state == "unknown"
             attempt.sent, attempt.answer = doubt or answer.ok, answer
             pause = self._retry.pause(attempt.tries, answer.retry_after)
@@ -121,12 +122,12 @@ class OrderSender:
             await anyio.sleep(pause)
 
     def _may_repeat(self, answer: Answer) -> bool:
-        """Decide if an order may be repeated. Not by `stamina`: its global switch must not decide about money."""
+        """Return whether an order may be sent again. Not done with `stamina`, which a global switch can disable."""
         call = self._profile.call
         if answer.state == "unknown":
             passing = PASSING | call.retry_statuses
             return call.idempotent and (answer.status is None or answer.status in passing)
-        # A refusal that is "answered" has a status on which the API does not charge.
+        # A refusal that is "answered" has a status for which the API does not charge.
         return answer.state == "not_sent" or answer.status in call.retry_statuses
 
     async def _try(
@@ -140,12 +141,10 @@ class OrderSender:
                 return await self._read(response, time, on_progress)
         except Halted:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever broke, what counts is whether the order may be out
+        except Exception as error:  # noqa: BLE001 - whatever failed, it only matters whether the order may have been sent
             if not isinstance(error, (httpx2.HTTPError, OSError, CatalogError)):
-                _log.error(
-                    "A purchase broke in an unexpected way: %s", describe_error(error, self._scrubber.text)
-                )
-            # A reply that came whole and cannot be used will be no better when it is asked for again.
+                _log.error("A purchase failed unexpectedly: %s", describe_error(error, self._scrubber.text))
+            # A complete reply that cannot be used would not be better after a retry: its status is kept.
             return Answer(
                 _state(order.attempt),
                 status if isinstance(error, Unreadable) else None,
@@ -171,9 +170,9 @@ class OrderSender:
 
 
 class _ApiTime:
-    """The time that the API has for an order: from its first byte to the last one of the reply, repeats included.
+    """The time that the API has for an order: from its first byte to the last byte of the reply, retries included.
 
-    What we do before and after is not its time: a reply that is there is not thrown away while it is read.
+    Our own work before and after does not count: a complete reply is not discarded while it is being decoded.
     """
 
     def __init__(self, scope: anyio.CancelScope, limit: float) -> None:
@@ -182,13 +181,13 @@ class _ApiTime:
         self._scope = scope
 
     def start(self) -> None:
-        """Start the clock: the order is sent now, for the first time or again."""
+        """Start the clock, or resume it for a retry: the order is sent now."""
         if self.ends == inf:
             self.ends = anyio.current_time() + self.limit
         self.resume()
 
     def resume(self) -> None:
-        """Run the clock: what comes next has to end in time."""
+        """Run the clock: the next step must end in time."""
         self._scope.deadline = self.ends
 
     def stop(self) -> None:

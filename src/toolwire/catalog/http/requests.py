@@ -1,8 +1,8 @@
 """Builds the requests that a profile describes: a page of the list, an order, the balance. Pure: sends nothing.
 
-A request has no secrets in it; `add_credentials` adds those just before it goes out.
+A request contains no secrets; `add_credentials` adds them just before it is sent.
 
-The arguments of a GET call go into the query: text as it is, numbers as JSON, true and false in these words, null
+The arguments of a GET call go into the query: text unchanged, numbers as JSON, booleans as `true` and `false`, null
 is left out, a list of such values repeats its name (`tag=a&tag=b`), and anything nested is JSON.
 """
 
@@ -30,7 +30,7 @@ class OutgoingRequest:
 
     method: str
     target: str
-    """Path below the base URL, and query."""
+    """The path below the base URL, and the query."""
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes = field(default=b"", repr=False)
 
@@ -40,11 +40,11 @@ class Position:
     """The position of a page in the list."""
 
     number: int = 1
-    """The number of the page in this reading, from 1."""
+    """The number of the page, counted from 1."""
     value: int | str | None = None
-    """The page, offset or cursor to ask for; None: nothing is sent."""
+    """The page, offset or cursor to request; None if no parameter is sent."""
     target: str = ""
-    """Path and query that the API gave as a link to this page."""
+    """The path and query of the API's link to this page."""
 
 
 def page_request(profile: Profile, position: Position) -> OutgoingRequest:
@@ -74,7 +74,7 @@ def page_request(profile: Profile, position: Position) -> OutgoingRequest:
 def order_request(
     profile: Profile, entry_id: str | int, arguments: Mapping[str, Any], key: str
 ) -> OutgoingRequest:
-    """Build the request that buys a call. CatalogError for arguments that are not JSON or clash with fixed ones."""
+    """Build the request that buys a call. CatalogError if arguments are not JSON, or clash with fixed fields."""
     call = profile.call
     path = call.path.replace("{id}", _encode_path_step(entry_id)) if "{id}" in call.path else call.path
     query: list[tuple[str, str]] = list(call.stream_query.items()) if call.streams else []
@@ -86,38 +86,38 @@ def order_request(
     accept = _ACCEPT[profile.reply.kind]
     extra = {"Accept": f"text/event-stream, {accept}" if call.streams else accept}
     if call.method == "GET":
-        extra["Cache-Control"] = "no-store"  # what is bought is not to come from somebody's cache
+        extra["Cache-Control"] = "no-store"  # a paid result must not come from a cache on the way
     if call.idempotency_header:
         extra[call.idempotency_header] = key
     request = _request(profile, call, call.method, path, query=query, fields=fields, headers=extra)
     if len(request.target) > _LONGEST_TARGET:
         raise CatalogError(
             f"the request is too long: its path and query have {len(request.target):,} characters, "
-            f"{_LONGEST_TARGET:,} fit"
+            f"at most {_LONGEST_TARGET:,} are allowed"
         )
     return request
 
 
 def balance_request(profile: Profile) -> OutgoingRequest:
-    """Build the request for the balance. CatalogError for a profile that has none."""
+    """Build the request for the balance. CatalogError if the profile has no [balance]."""
     balance = profile.balance
     if balance is None:
-        raise CatalogError(f"profile {profile.name} has no [balance]: so the balance cannot be fetched")
+        raise CatalogError(f"profile {profile.name} has no [balance], so the balance cannot be fetched")
     return _request(profile, balance, balance.method, balance.path, fields=dict(balance.body))
 
 
 def add_credentials(request: OutgoingRequest, credentials: Credentials) -> OutgoingRequest:
-    """Add the secrets to a request. From here on it must not be shown."""
+    """Add the secrets to a request. The returned request must never be shown."""
     target = request.target
     if credentials.query:
         target += ("&" if "?" in target else "?") + urlencode(credentials.query)
     return replace(request, target=target, headers={**request.headers, **credentials.headers})
 
 
-def next_link(profile: Profile, link: str, asked: str) -> str:
+def next_link(profile: Profile, link: str, current: str) -> str:
     """Return path (below the base URL) and query of a link to the next page. CatalogError if it leads elsewhere.
 
-    `asked` is the target of the page that has the link: a link may be relative to it.
+    `current` is the target of the page with the link: a link may be relative to it.
     """
     base = urlsplit(profile.base_url)
     base_path = base.path.rstrip("/")
@@ -126,7 +126,7 @@ def next_link(profile: Profile, link: str, asked: str) -> str:
         port = found.port
     except ValueError:
         raise CatalogError(
-            "the link to the next page is not a valid address, so the list cannot be read any further"
+            "the link to the next page is not a valid URL, so the rest of the list cannot be read"
         ) from None
     here = (base.scheme, base.hostname, base.port or DEFAULT_PORTS[base.scheme])
     there = (found.scheme or base.scheme, found.hostname or base.hostname, port)
@@ -136,23 +136,25 @@ def next_link(profile: Profile, link: str, asked: str) -> str:
         there = (*there[:2], DEFAULT_PORTS.get(there[0]))
     if there != here:
         raise CatalogError(
-            f"the link to the next page leads to {str(found.hostname)[:100]}, which is not the API, so it is not "
-            "followed"
+            f"the link to the next page leads to {str(found.hostname)[:100]}, which is not the API's origin: it is "
+            "not followed"
         )
     path = found.path
     if not path:
-        path = base_path + urlsplit(asked).path
+        path = base_path + urlsplit(current).path
     elif not path.startswith("/"):
-        path = (base_path + urlsplit(asked).path).rpartition("/")[0] + "/" + path
+        path = (base_path + urlsplit(current).path).rpartition("/")[0] + "/" + path
     if not (path == base_path or path.startswith(f"{base_path}/")) or climbs(path) or not _is_plain(path):
         raise CatalogError(
-            f"the link to the next page leads to {path[:100]!r}, outside of base_url: it is not followed"
+            f"the link to the next page leads to {path[:100]!r}, outside base_url: it is not followed"
         )
     if len(link) > _LONGEST_TARGET:
-        raise CatalogError(f"the link to the next page has {len(link):,} characters: it is not followed")
+        raise CatalogError(
+            f"the link to the next page is too long ({len(link):,} characters): it is not followed"
+        )
     if not _is_plain(found.query):
         raise CatalogError(
-            "the link to the next page has characters that a URL cannot have: it is not followed"
+            "the link to the next page has characters that a URL cannot contain: it is not followed"
         )
     return path.removeprefix(base_path) + (f"?{found.query}" if found.query else "")
 
@@ -234,7 +236,7 @@ def _put(body: dict[str, Any], path: str, value: Any) -> None:
         inner = body.setdefault(step, {})
         if not isinstance(inner, dict):
             raise CatalogError(
-                f"the profile's call.body has {step!r} as a value, and {path!r} needs a table there"
+                f"call.body of the profile has a value at {step!r}, but {path!r} needs a table there"
             )
         body = inner
     body[last] = value
@@ -247,8 +249,8 @@ def _copy_table(table: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_clash(arguments: Mapping[str, Any], taken: Iterable[str]) -> None:
     if clash := sorted(arguments.keys() & set(taken)):
         raise CatalogError(
-            f"the argument {clash[0]!r} has the name of a field that the profile sets itself: the entry cannot be "
-            "called so. Set call.arguments in the profile, or leave the argument out"
+            f"the argument {clash[0]!r} has the same name as a field that the profile sets itself, so the call "
+            "cannot be sent. Set call.arguments in the profile, or leave the argument out"
         )
 
 
@@ -270,18 +272,20 @@ def _encode_query(pairs: Iterable[tuple[str, str]]) -> str:
     try:
         return urlencode(list(pairs))
     except UnicodeEncodeError:
-        raise CatalogError("the arguments have half of a surrogate pair, which is not valid text") from None
+        raise CatalogError(
+            "the arguments contain half of a surrogate pair, which is not valid text"
+        ) from None
 
 
 def _encode_path_step(entry_id: str | int) -> str:
-    """Encode an id as one step of a path, so that it can neither climb nor end the path."""
+    """Encode an id as one step of a path, so that it can neither leave nor end the path."""
     text = str(entry_id)
     if not text or climbs(text):
         raise CatalogError(f"the id {text[:80]!r} cannot be a part of a path, so nothing was sent")
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
-        raise CatalogError("the id has half of a surrogate pair, which is not valid text") from None
+        raise CatalogError("the id contains half of a surrogate pair, which is not valid text") from None
 
 
 def _secret_keys(profile: Profile) -> set[str]:
@@ -289,7 +293,7 @@ def _secret_keys(profile: Profile) -> set[str]:
 
 
 def _drop_secret_parameters(profile: Profile, target: str) -> str:
-    """Drop query parameters that carry our secrets from a link: an API may repeat them, and they are added anew."""
+    """Drop query parameters with our secrets from a link: an API may repeat them, and they are added later."""
     keys = _secret_keys(profile)
     path, mark, query = target.partition("?")
     if not mark or not keys:

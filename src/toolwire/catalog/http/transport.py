@@ -1,11 +1,11 @@
-"""The HTTP transport: a connection for each request, opened first, used once, closed.
+"""The HTTP transport: each request has a connection of its own, which is opened first, used once and closed.
 
 Owns how a connection is made (directly, or through a proxy) and the moment between "connected" and the first byte
-of the request, at which `extensions["before_send"]` is awaited. It gets a function that tells whether the
-connection is still open; what it raises means that nothing of the request went out. A connection is never used
-twice: one that the server closes just as it is used again would leave an order in doubt.
+of the request, when `extensions["before_send"]` is awaited. That callback gets a function that returns whether the
+connection is still open; if the callback raises, nothing of the request was sent. A connection is never reused: if
+the server closed it at that very moment, it would be uncertain whether the order was received.
 
-The native transports of asyncio are used rather than anyio's streams: to connect takes 0.1 ms instead of 0.55.
+asyncio's own transports are used rather than anyio's streams: connecting takes 0.1 ms instead of 0.55.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _MOST_UNREAD: Final = 256 * 1024
 
 
 class OneRequestTransport(httpx2.AsyncBaseTransport):
-    """Sends each request over a connection of its own. The URL has a checked address in the place of the host."""
+    """Sends each request over a connection of its own. The URL has a checked address instead of the host name."""
 
     def __init__(self, ssl_context: Callable[[], ssl.SSLContext], proxy: httpx2.Proxy | None = None) -> None:
         self._make_ssl_context = ssl_context
@@ -80,7 +80,7 @@ class OneRequestTransport(httpx2.AsyncBaseTransport):
         port: int,
         context: ssl.SSLContext | None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Ask the proxy for a connection to the server. The name is resolved by the proxy."""
+        """Open a tunnel to the server through the proxy, which resolves the name."""
         assert self._proxy is not None  # noqa: S101 - for the type checker
         name = f"[{server}]" if ":" in server else server
         headers = [(b"Host", host.encode()), *self._proxy.headers.raw]
@@ -103,7 +103,7 @@ class OneRequestTransport(httpx2.AsyncBaseTransport):
 async def connect(
     address: str, port: int, context: ssl.SSLContext | None, server: str
 ) -> httpcore2.AsyncNetworkStream:
-    """Open a connection to an address, with TLS for that server name if there is a context."""
+    """Open a connection to an address; with TLS for the server name if there is a context."""
     if on_trio():
         stream = await httpcore2.TrioBackend().connect_tcp(address, port)
         return stream if context is None else await stream.start_tls(context, server_hostname=server)
@@ -114,13 +114,13 @@ async def connect(
 
 
 def _is_open(stream: httpcore2.AsyncNetworkStream) -> bool:
-    """True if a request can be sent. A server that writes before it got a request is closing."""
+    """True if a request can be sent. A server that writes before it has received a request is closing."""
     if not stream.get_extra_info("is_readable"):
         return True
     if not on_trio() or stream.get_extra_info("ssl_object") is None:
         return False
-    # On trio this is the socket below TLS, and what has come there may be no words of the server's: TLS 1.3 sends
-    # session tickets after the handshake. Only the end of the connection is certain.
+    # On trio this is the socket below TLS, where received bytes need not be data from the server: TLS 1.3 sends
+    # session tickets after the handshake. Only the end of the connection can be recognized.
     below = stream.get_extra_info("socket")
     try:
         with socket.fromfd(below.fileno(), below.family, below.type) as copy:
@@ -171,21 +171,21 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
-    """A connection on asyncio's own transport. Its timeouts are those of the caller's cancel scopes."""
+    """A connection on asyncio's own transport. Timeouts are left to the cancel scopes of the caller."""
 
     _transport: asyncio.Transport
 
     def __init__(self) -> None:
         self._received = bytearray()
         self._ended = False
-        self._rested = True  # whether the last read has waited
+        self._last_read_waited = True
         self._error: Exception | None = None
         self._waiting: asyncio.Future[None] | None = None
 
     # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without saying so
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport does not derive from it
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -209,13 +209,13 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     # Called by the HTTP library.
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109, ARG002 - the interface
-        """Return the bytes that have arrived, waiting for some; nothing at the end.
+        """Return the bytes that have arrived, waiting for some if necessary; nothing at the end.
 
-        Of two reads in a row one lets others run: a server may send faster than its bytes are taken apart.
+        At least every second read lets other tasks run: a server may send faster than its data is parsed.
         """
-        if self._received and not self._rested:
+        if self._received and not self._last_read_waited:
             await asyncio.sleep(0)
-        self._rested = not self._received
+        self._last_read_waited = not self._received
         while not self._received and not self._ended:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
@@ -227,13 +227,13 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109, ARG002
-        """Write the bytes; those that the system does not take at once are buffered."""
+        """Write the bytes; those that the system does not accept at once are buffered."""
         if self._ended and self._error is not None:
             raise httpcore2.WriteError(str(self._error)) from self._error
         self._transport.write(buffer)
 
     async def aclose(self) -> None:
-        """Close at once: the response was read, or is not wanted."""
+        """Close at once: the response was read, or is not needed."""
         self._transport.abort()
 
     async def start_tls(
@@ -272,7 +272,7 @@ _ERRORS: Final = {
 
 @contextmanager
 def _httpx_errors() -> Iterator[None]:
-    """Turn the errors of the HTTP library's core into those of its surface."""
+    """Translate the exceptions of httpcore2 into those of httpx2."""
     try:
         yield
     except tuple(_ERRORS) as error:
@@ -281,7 +281,7 @@ def _httpx_errors() -> Iterator[None]:
 
 @contextmanager
 def _timeout_as(error: Exception, seconds: float) -> Iterator[None]:
-    """Raise the given error after so many seconds, and a `ConnectError` for an error of the system."""
+    """Raise the given error after that many seconds, and a `ConnectError` for an OSError."""
     try:
         with anyio.fail_after(seconds):
             yield
