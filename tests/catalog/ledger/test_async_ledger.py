@@ -82,7 +82,7 @@ async def test_an_act_that_wants_an_end_when_nobody_waits_ends_nothing(caplog):
         gate.wait(10)
         acts.quit()
 
-    with pytest.raises(CatalogError, match="has not answered"):
+    with pytest.raises(CatalogError, match="did not respond"):
         await books.commit(late, undo=acts.undone.append)
     gate.set()
     await books.query(int)
@@ -95,7 +95,7 @@ async def test_what_comes_too_late_is_undone_once():
     """The caller has lost patience: what only it could have used is given back."""
     gate = threading.Event()
     acts, books = Acts(gate), AsyncLedger(Batches(), patience=0.01)
-    with pytest.raises(CatalogError, match="has not answered"):
+    with pytest.raises(CatalogError, match="did not respond"):
         await books.commit(acts.work, undo=acts.undone.append)
     gate.set()
     await books.query(int)

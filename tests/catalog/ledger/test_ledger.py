@@ -196,7 +196,7 @@ def test_a_clock_that_is_set_back_opens_no_day_again(ledger, clock):
     sent(ledger, 10, limits)
     assert [row.day for row in ledger.rows()] == ["2026-11-07", "2026-11-07", "2026-11-06"]
     with pytest.raises(
-        OverBudget, match="2026-11-07, because calls were booked on it.*clock says 2026-11-05"
+        OverBudget, match="2026-11-07, because calls were already booked on it.*clock says 2026-11-05"
     ):
         sent(ledger, 10, limits)
     clock.now += 3 * 86_400
@@ -295,7 +295,7 @@ def test_an_amount_for_what_was_not_charged_makes_no_sense(ledger):
 def test_a_reply_over_what_was_reserved_stops_the_tool(ledger):
     """It is booked with what it cost, flagged, and the tool is stopped until somebody accepts it."""
     settled = ledger.settle(sent(ledger), 25)
-    assert (settled.over, settled.stopped) == (True, "a call cost $0.000025, and $0.000010 was reserved")
+    assert (settled.over, settled.stopped) == (True, "a call cost $0.000025, but $0.000010 was reserved")
     assert (ledger.rows()[0].over, money(ledger)) == (True, 25)
     assert ledger.stopped("api:search") == settled.stopped
     with pytest.raises(Stopped, match="toolwire catalog accept search"):
@@ -334,7 +334,7 @@ def test_a_cost_beyond_all_sense_is_booked_as_the_most_there_is(ledger):
     assert (settled.actual, settled.over) == (10**12, True)
     assert money(ledger) == 10**12
     for given in ({"price": 10**12 + 1}, {"price": None, "default_price": 10**30}):
-        with pytest.raises(OverBudget, match="the most that a call can be booked with"):
+        with pytest.raises(OverBudget, match="the maximum for a single call"):
             sent(ledger, tool="draw", **given)
     assert [each.tool for each in ledger.prices()] == ["search"]
 
@@ -350,7 +350,7 @@ def test_a_cost_that_cannot_be_read_stops_the_tool(ledger, text):
     assert len(settled.stopped) < 130
     with pytest.raises(Stopped, match="cannot be read"):
         sent(ledger)
-    with pytest.raises(ValueError, match="either read"):
+    with pytest.raises(ValueError, match="cannot both be set"):
         ledger.settle("x", 5, unreadable=text)
 
 
@@ -586,7 +586,7 @@ def test_a_lost_reply_of_unknown_price_holds_uncertain_calls_back(ledger):
     sent(ledger, None, tool="draw")  # without a limit only its own entry is held back
     with pytest.raises(Busy, match=f"reconcile {call}"):
         sent(ledger, None)
-    with pytest.raises(CatalogError, match="say what it cost"):
+    with pytest.raises(CatalogError, match="give the amount that it cost"):
         ledger.resolve(call, charged=True)
     ledger.resolve(call, charged=True, amount=40)
     assert money(ledger) == 40
@@ -776,7 +776,7 @@ def test_what_gets_out_of_a_group_undoes_it(ledger):
         sent(ledger, tool="draw")
         1 / 0  # noqa: B018
     assert (ledger.rows(), ledger.prices()) == ([], [])
-    with pytest.raises(CatalogError, match="grouped already"), ledger.together(), ledger.together():
+    with pytest.raises(CatalogError, match="cannot be nested"), ledger.together(), ledger.together():
         pass
     with ledger.together():
         pass
@@ -826,7 +826,7 @@ def test_rows_are_picked_and_the_newest_come_first(ledger, clock):
     assert [row.id for row in ledger.rows(since=NOON + 2)] == ids[:1:-1]
     assert [row.id for row in ledger.rows(states={"settled"})] == [ids[1]]
     assert ledger.rows(states=[]) == []
-    with pytest.raises(ValueError, match="by 'colour'"):
+    with pytest.raises(ValueError, match="got 'colour'"):
         ledger.totals("colour")
 
 
@@ -982,5 +982,5 @@ def test_vouched_calls_leave_no_price_behind(ledger):
 
 def test_what_is_vouched_for_has_a_price():
     """It is what is reserved."""
-    with pytest.raises(ValueError, match="vouched for needs a price"):
+    with pytest.raises(ValueError, match="vouched=True needs a price"):
         vouched("a", None)

@@ -48,7 +48,7 @@ def fits(ledger, price):
 
 def test_all_or_none(ledger):
     """If one does not fit, no money is held for any."""
-    with pytest.raises(OverBudget, match="of which"):
+    with pytest.raises(OverBudget, match="is left"):
         ledger.hold([(order("a", 60), LIMITS), (order("b", 60), LIMITS)])
     assert ledger.rows() == []
     assert fits(ledger, 100)

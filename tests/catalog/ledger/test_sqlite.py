@@ -532,7 +532,7 @@ def test_another_database_is_no_ledger(path):
     """It is not written to."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("CREATE TABLE mine (a)")
-    with pytest.raises(CatalogError, match="is a database, but no ledger"):
+    with pytest.raises(CatalogError, match="is a database, but not a toolwire ledger"):
         SqliteLedger(path)
     assert db.execute("SELECT name FROM sqlite_schema").fetchall() == [("mine",)]
     db.close()
@@ -541,7 +541,7 @@ def test_another_database_is_no_ledger(path):
 def test_what_is_no_database_is_refused(path):
     """A text file stays as it is."""
     path.write_text("my notes\n" * 100)
-    with pytest.raises(CatalogError, match="is damaged, or no ledger of toolwire"):
+    with pytest.raises(CatalogError, match="is damaged, or is not a toolwire ledger"):
         SqliteLedger(path)
     assert path.read_text() == "my notes\n" * 100
 
@@ -553,7 +553,7 @@ def test_a_damaged_file_spends_nothing(path):
             ledger.release(ledger.begin(order(), Limits()).id)
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
-    with pytest.raises(CatalogError, match="is damaged.*no paid call goes out without it"):
+    with pytest.raises(CatalogError, match="is damaged.*no paid call is sent without it"):
         booking(path)
 
 
@@ -838,7 +838,7 @@ def test_a_file_that_cannot_grow_spends_nothing(path):
     """A full disk refuses every booking, also of a group, and the ledger goes on when there is room again."""
     *errors, rows, after = json.loads(ended(started(LIMITED, path)))
     assert len(errors) == 3
-    assert all("disk" in error and "no paid call goes out" in error for error in errors), errors
+    assert all("disk" in error and "no paid call is sent" in error for error in errors), errors
     assert (rows, after) == ([[True, "sent"]], "settled")
 
 
@@ -872,7 +872,7 @@ def test_a_read_only_file_spends_nothing():
         finally:
             folder.chmod(0o700)
     assert "read-only" in error
-    assert "no paid call goes out" in error
+    assert "no paid call is sent" in error
 
 
 @pytest.mark.process

@@ -1,1 +1,1 @@
-"""The ledger: books who may spend how much, and the outcome of every call."""
+"""The ledger: decides what may be spent, and books the outcome of every call."""

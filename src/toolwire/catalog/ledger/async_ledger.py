@@ -1,8 +1,8 @@
 """The ledger for coroutines: waits for the disk, and for other processes, in a thread of its own.
 
-Owns one promise: what is committed happens, whatever becomes of the caller. A cancellation, even one of asyncio
-that knows no shield, loses neither a booking nor the end of a call. What waits at the same time is committed
-together, with one wait for the disk.
+Guarantees that a call given to `commit` is made, whatever happens to the caller. A cancellation, even one of
+asyncio that ignores shields, loses neither a booking nor the outcome of a call. Calls that are queued at the same
+time are committed together, with one wait for the disk.
 """
 
 import threading
@@ -23,26 +23,28 @@ from toolwire.errors import CatalogError
 logger = logger_for("catalog")
 
 PATIENCE: Final = 25.0
-"""Seconds that the ledger may take: more than it waits by itself for a locked file."""
-_MOST_TOGETHER: Final = 64
-_MOST_TRIES: Final = 20  # of something that was posted and is refused
+"""Seconds that the ledger may take: more than it waits itself for a locked file."""
+_MAX_TOGETHER: Final = 64
+_MAX_TRIES: Final = 20  # of a posted call that is refused
 _RETRY_PAUSE: Final = 1.0
-_LONGEST_OUTAGE: Final = 600.0  # seconds for which something that was posted waits for the ledger to be back
+_LONGEST_OUTAGE: Final = 600.0  # seconds for which a posted call is retried while the ledger is unavailable
 
 
-class _Act:
-    """A call of the ledger that is made once. `undo` gets the result if the caller is gone."""
+class _Call:
+    """A call of a ledger method. `undo` gets the result if the caller no longer waits for it."""
 
-    def __init__(self, act: Callable[[], Any], undo: Callable[[Any], object] | None, skippable: bool) -> None:
+    def __init__(
+        self, method: Callable[[], Any], undo: Callable[[Any], object] | None, skippable: bool
+    ) -> None:
         self.result: Any = None
         self.error: BaseException | None = None
         self.finished = False
-        self.done: anyio.Event | None = None  # for whoever waits
-        self.call: Callable[[Callable[[], None]], None] | None = None
+        self.done: anyio.Event | None = None  # None if nobody waits
+        self.call_in_loop: Callable[[Callable[[], None]], None] | None = None
         self.abandoned = False
         self.tries = 0
-        self._given_at = time.monotonic()
-        self._act = act
+        self._created_at = time.monotonic()
+        self._method = method
         self._undo = undo
         self._skippable = skippable
 
@@ -53,74 +55,74 @@ class _Act:
         self.tries += 1
         self.error = None
         try:
-            self.result = self._act()
-        except BaseException as error:  # noqa: BLE001 - raised again to whoever waits, or logged
+            self.result = self._method()
+        except BaseException as error:  # noqa: BLE001 - raised in the caller, or logged
             self.error = error
 
     @property
-    def may_be_tried_again(self) -> bool:
-        """True if it was posted, failed, and may succeed when it is retried."""
+    def may_be_retried(self) -> bool:
+        """True if the call was posted and failed, and may succeed if it is retried."""
         if self.done is not None or self._skippable or self._undo is not None:
             return False
         if isinstance(self.error, Unavailable):
-            return time.monotonic() - self._given_at < _LONGEST_OUTAGE
-        return isinstance(self.error, CatalogError) and self.tries < _MOST_TRIES
+            return time.monotonic() - self._created_at < _LONGEST_OUTAGE
+        return isinstance(self.error, CatalogError) and self.tries < _MAX_TRIES
 
     def finish(self) -> None:
-        """Hand the result over, or undo what only the caller could have used."""
+        """Pass the result to the caller, or undo the call if the caller is gone."""
         self.finished = True
-        if self.call is not None and self.done is not None:
-            self.call(self.done.set)
+        if self.call_in_loop is not None and self.done is not None:
+            self.call_in_loop(self.done.set)
         if self.done is None or self.abandoned:
-            if self.tries > 1 and self.may_be_tried_again:
+            if self.tries > 1 and self.may_be_retried:
                 return  # it was logged the first time
-            self.wind_up()
+            self.undo_or_log()
 
-    def wind_up(self) -> None:
-        """Undo the result, since the caller is gone, and log what went wrong."""
+    def undo_or_log(self) -> None:
+        """Undo the call, because its caller is gone, and log a failure."""
         undo, self._undo = self._undo, None
         error = self.error
         if error is None and undo is not None:
             try:
                 undo(self.result)
-            except BaseException as failure:  # noqa: BLE001 - nobody is there to raise it to
+            except BaseException as failure:  # noqa: BLE001 - there is no caller to raise it in
                 error = failure
         if error is not None:
-            logger.error("the ledger could not book how a call ended: %s", error)
+            logger.error("the ledger could not book the outcome of a call: %s", error)
 
 
 class AsyncLedger:
-    """A ledger for coroutines. Its calls are made one after the other, in the order in which they were given."""
+    """A ledger for coroutines. Its methods are called one after the other, in the order of the requests."""
 
     def __init__(self, ledger: Ledger, patience: float = PATIENCE) -> None:
         self.ledger = ledger
         self._patience = patience
-        self._acts: SimpleQueue[_Act | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Call | None] = SimpleQueue()  # None ends the thread
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    async def query(self, act: Callable[..., Any], *args: Any) -> Any:
-        """Call the ledger and return its result. May be skipped if the caller is cancelled; `commit` is not."""
-        return await self._wait_for(_Act(partial(act, *args), None, skippable=True))
+    async def query(self, method: Callable[..., Any], *args: Any) -> Any:
+        """Call a ledger method and return its result. May be skipped if the caller is cancelled; see `commit`."""
+        return await self._wait_for(_Call(partial(method, *args), None, skippable=True))
 
     async def commit(
-        self, act: Callable[..., Any], *args: Any, undo: Callable[[Any], object] | None = None
+        self, method: Callable[..., Any], *args: Any, undo: Callable[[Any], object] | None = None
     ) -> Any:
-        """Call the ledger even if the caller is cancelled; then `undo` gets the result, in the thread."""
-        given = _Act(partial(act, *args), undo, skippable=False)
+        """Call a ledger method even if the caller is cancelled; then `undo` gets the result, in the thread."""
+        call = _Call(partial(method, *args), undo, skippable=False)
         with anyio.move_on_after(self._patience, shield=True):
-            return await self._wait_for(given)
-        raise CatalogError(f"the ledger has not answered within {self._patience:g} s")
+            return await self._wait_for(call)
+        raise CatalogError(f"the ledger did not respond within {self._patience:g} s")
 
-    def post(self, act: Callable[..., Any], *args: Any) -> None:
-        """Call the ledger without waiting; `aclose` waits for it. A failure is logged, and retried for a while.
+    def post(self, method: Callable[..., Any], *args: Any) -> None:
+        """Call a ledger method without waiting; `aclose` waits for it. A failure is logged and retried for a while.
 
-        A call whose end is not booked would stand in the way of others.
+        Retried because a call whose outcome is not booked would block others.
         """
-        self._give(_Act(partial(act, *args), None, skippable=False))
+        self._enqueue(_Call(partial(method, *args), None, skippable=False))
 
     async def aclose(self) -> None:
-        """Wait until all queued calls are made, `patience` seconds at most, and end the thread."""
+        """Wait until all queued calls are made, at most `patience` seconds, and end the thread."""
         if self._closed:
             return
         with anyio.CancelScope(shield=True):
@@ -129,68 +131,68 @@ class AsyncLedger:
             except CatalogError as error:
                 logger.error("the ledger did not finish in time: %s", error)  # noqa: TRY400
         self._closed = True
-        self._acts.put(None)
+        self._queue.put(None)
 
-    async def _wait_for(self, act: _Act) -> Any:
-        act.done, act.call = anyio.Event(), loop_caller()
-        self._give(act)
+    async def _wait_for(self, call: _Call) -> Any:
+        call.done, call.call_in_loop = anyio.Event(), loop_caller()
+        self._enqueue(call)
         try:
-            await act.done.wait()
+            await call.done.wait()
         except BaseException:
-            self._abandon(act)
+            self._abandon(call)
             raise
-        if act.error is not None:
-            raise act.error
-        return act.result
+        if call.error is not None:
+            raise call.error
+        return call.result
 
-    def _abandon(self, act: _Act) -> None:
-        """Give up waiting. This or the ledger's thread, whichever comes second, undoes the call."""
-        act.abandoned = True
-        if act.finished:  # it was done just now: its result is nobody's
-            self._give(_Act(act.wind_up, None, skippable=False))
+    def _abandon(self, call: _Call) -> None:
+        """Stop waiting. This or the ledger's thread, whichever comes second, undoes the call."""
+        call.abandoned = True
+        if call.finished:  # it was made just now, and nobody gets its result
+            self._enqueue(_Call(call.undo_or_log, None, skippable=False))
 
-    def _give(self, act: _Act) -> None:
+    def _enqueue(self, call: _Call) -> None:
         if self._closed:
             raise CatalogError("the ledger is closed")
-        self._acts.put(act)
+        self._queue.put(call)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="toolwire ledger", daemon=True)
             self._thread.start()
 
     def _work(self) -> None:
-        failed: list[_Act] = []  # posted, and to be tried again
+        failed: list[_Call] = []  # posted calls to be retried
         while True:
             try:
-                first = self._acts.get(timeout=_RETRY_PAUSE if failed else None)
+                first = self._queue.get(timeout=_RETRY_PAUSE if failed else None)
             except Empty:
-                acts = failed
+                calls = failed
             else:
                 if first is None:
                     return
-                acts = [*failed, first, *self._waiting()]
+                calls = [*failed, first, *self._take_queued()]
             try:
-                with self.ledger.together() if len(acts) > 1 else nullcontext():
-                    for act in acts:
-                        act.perform()
+                with self.ledger.together() if len(calls) > 1 else nullcontext():
+                    for call in calls:
+                        call.perform()
             except BaseException as error:  # noqa: BLE001 - the commit failed: nothing of it was booked
-                for act in acts:
-                    act.error = act.error or error
-            failed = [each for each in acts if each.may_be_tried_again]
-            for act in acts:
-                act.finish()
+                for call in calls:
+                    call.error = call.error or error
+            failed = [each for each in calls if each.may_be_retried]
+            for call in calls:
+                call.finish()
 
-    def _waiting(self) -> Iterator[_Act]:
-        """Yield the calls that are queued, up to the one that ends the thread."""
-        for _ in range(_MOST_TOGETHER - 1):
+    def _take_queued(self) -> Iterator[_Call]:
+        """Yield the queued calls, up to the end mark of the thread or the maximum of a group."""
+        for _ in range(_MAX_TOGETHER - 1):
             try:
-                act = self._acts.get_nowait()
+                call = self._queue.get_nowait()
             except Empty:
                 return
-            if act is None:
-                self._acts.put(None)
+            if call is None:
+                self._queue.put(None)
                 return
-            yield act
+            yield call
 
 
 def _do_nothing() -> None:
-    """Do nothing, after all that was queued before."""
+    """Do nothing: it only marks that everything queued before it was done."""

@@ -21,17 +21,17 @@ logger = logger_for("catalog")
 Address = str | os.PathLike[str]
 """The path of a SQLite file, or the URL of a Postgres database."""
 LEDGER: Final = "TOOLWIRE_LEDGER"
-"""The variable with the address of the ledger."""
+"""The environment variable with the address of the ledger."""
 _SCHEMES: Final = ("postgresql://", "postgres://")
 
 
 def state_folder() -> Path:
-    """Return the user's folder for state."""
+    """Return the user's state folder."""
     return user_state_path("toolwire", appauthor=False)
 
 
 def default_address(environ: Mapping[str, str] = os.environ) -> Address:
-    """Return the usual address of the ledger: `$TOOLWIRE_LEDGER`, or `ledger.db` in the user's folder for state."""
+    """Return the default address of the ledger: `$TOOLWIRE_LEDGER`, or `ledger.db` in the user's state folder."""
     given = environ.get(LEDGER)
     if not given:
         return state_folder() / "ledger.db"
@@ -39,19 +39,19 @@ def default_address(environ: Mapping[str, str] = os.environ) -> Address:
 
 
 def is_url(address: object) -> TypeGuard[str]:
-    """True if an address is the URL of a database, which several machines can share. Another scheme is refused."""
+    """True if an address is the URL of a Postgres database. UsageError for a URL with another scheme."""
     if not isinstance(address, str):
         return False
     if address.startswith(_SCHEMES):
         return True
     scheme, mark, _ = address.partition("://")
     if mark and scheme.replace("+", "").isalnum():
-        raise UsageError(f"a ledger is a file or at postgresql://..., not at {scheme}://")
+        raise UsageError(f"a ledger must be a file or a postgresql:// URL, got {scheme}://")
     return False
 
 
 def open_ledger(address: Address, *, create: bool = True) -> "SqliteLedger | PostgresLedger":
-    """Open the ledger at an address. It is made if there is none yet, unless `create` is False."""
+    """Open the ledger at an address. It is created if it does not exist, unless `create` is False."""
     if not is_url(address):
         return SqliteLedger(address, create=create)
     from toolwire.catalog.ledger.postgres import PostgresLedger  # noqa: PLC0415 - an extra
@@ -60,11 +60,11 @@ def open_ledger(address: Address, *, create: bool = True) -> "SqliteLedger | Pos
 
 
 def recover(ledger: Ledger) -> Ledger:
-    """Book what dead processes left in a ledger, and log it. Returns the ledger."""
+    """Book the open calls of dead processes as unknown, and log them. Returns the ledger."""
     for row in ledger.recover():
         if row.state == "unknown":
             logger.warning(
-                "a call of %s was out when its process ended: %s is reserved (toolwire catalog reconcile %s)",
+                "a call of %s was in flight when its process died: %s is reserved (toolwire catalog reconcile %s)",
                 row.tool,
                 dollars(row.reserved),
                 row.id,

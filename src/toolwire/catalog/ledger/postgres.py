@@ -1,20 +1,21 @@
-"""The ledger in a Postgres database that any number of processes on any number of machines book in.
+"""The ledger in a Postgres database, for any number of processes on any number of machines.
 
 Owns the lease of this process (`PostgresLedger`), connections and transactions (`PostgresDatabase`). The rules are
 those of `sql_ledger`.
 
-- An owner is not a process id, which says nothing on another machine, but a name that nobody else has. Its row in
-  the database says until when it lives; a thread renews it by the clock of the database, as long as the ledger is
-  open. Who is paused for longer than that is dead to others: they book its open calls as unknown, and what it had
-  booked before may not be sent any more. It goes on under a new name.
-- One transaction writes at a time, in all processes: each takes the same advisory lock first. A limit is about all
-  that was ever booked, so finer locks would meet in the same rows. Its statements see what was committed before.
-- Every transaction says for itself how durable it is, how long it may wait and which schema it means, in the same
-  round trip that begins it. So nothing depends on a session, and a pooler may stand in between.
-- A transaction marks the row of its owner. When the connection is lost during a commit, the mark tells, under the
-  lock, whether it was made.
-- Nothing waits without an end: connections and statements have a time limit here, and on the server. A process that
-  is stopped while it holds the lock loses it.
+- An owner is not a process id, which means nothing on another machine, but a unique name. Its row in the database
+  holds a lease; a thread renews it by the clock of the database as long as the ledger is open. A process that is
+  paused for longer than its lease is dead to the others: they book its open calls as unknown, and orders that it
+  had booked before must not be sent any more. It continues under a new name.
+- Only one transaction writes at a time, across all processes: each takes the same advisory lock first. A limit
+  applies to everything that was ever booked, so finer locks would conflict on the same rows anyway. The
+  statements of a transaction see everything that was committed before it.
+- Every transaction sets its own durability, timeouts and schema, in the same round trip that begins it. So nothing
+  depends on a session, and a connection pooler may be used.
+- A transaction writes a mark into the row of its owner. If the connection is lost during a commit, the mark shows,
+  under the lock, whether the commit succeeded.
+- Nothing waits forever: connections and statements have a time limit here and on the server. A process that is
+  suspended while it holds the lock loses it.
 """
 
 import contextlib
@@ -56,12 +57,12 @@ except ModuleNotFoundError as missing:
 logger = logger_for("catalog")
 
 LEASE: Final = 30.0
-"""Seconds after which an owner that gives no sign of life counts as dead."""
-_BEATS: Final = 6  # in the time of a lease
+"""Seconds after which an owner without a heartbeat counts as dead."""
+_HEARTBEATS: Final = 6  # per lease
 _SHORTEST_LEASE: Final = 0.5
 SCHEMA: Final = "toolwire_ledger"
-"""The usual schema of the tables: a database may have tables of others."""
-_OLDEST: Final = 120_000  # generated columns
+"""The default schema of the tables: a database may contain tables of other programs."""
+_OLDEST: Final = 120_000  # for generated columns
 _MOST_CONNECTIONS: Final = 4
 _MARKS: Final = re.compile(r"\?(\d*)")
 _IDLE: Final = psycopg.pq.TransactionStatus.IDLE
@@ -75,23 +76,23 @@ _DURABLE: Final = (
 
 _RIGHTS: Final = (
     "may not be used by this role: it needs USAGE on the schema, and SELECT, INSERT, UPDATE, DELETE on its tables;"
-    " to make them it needs CREATE on the database"
+    " to create them it needs CREATE on the database"
 )
-# SQLSTATE, or its class -> what to say. The rest of the sentence is the same for all.
-_SAYS: Final = {
+# SQLSTATE, or its class -> the middle of the error message.
+_MESSAGES: Final = {
     "25006": "cannot be written: the database is read-only, or a standby",
     "42501": _RIGHTS,
-    "3F": _RIGHTS,  # the schema is there, and this role does not see it
-    "28": "does not let this role in: check user and password",
+    "3F": _RIGHTS,  # the schema exists, but this role cannot see it
+    "28": "rejects this role: check user and password",
     "3D": "is in a database that does not exist",
-    "53300": "takes no more connections",
+    "53300": "accepts no more connections",
     "53": "is out of disk or memory",
-    "55P03": "is locked by another process for too long",
-    "57014": "takes too long",
+    "55P03": "was locked by another process for too long",
+    "57014": "took too long to respond",
     "57P": "is being shut down or started",
-    "25P03": "has given up this process: it was stopped for too long inside a booking",
-    "22021": "cannot keep a text: it has a character that Postgres does not know",
-    "54": "cannot keep a value: it is too long",
+    "25P03": "has closed the connection: this process was suspended for too long inside a booking",
+    "22021": "cannot store a text: it has a character that Postgres does not support",
+    "54": "cannot store a value: it is too long",
 }
 _RESULT = TypeVar("_RESULT")
 
@@ -101,9 +102,10 @@ class PostgresLedger(SqlLedger):
 
         ledger = PostgresLedger("postgresql://toolwire@db.example/shop")
 
-    The tables are in a `schema` of their own, and made if there are none, unless `create` is False. Each step waits
-    `patience` seconds at most. Who gives no sign of life for `lease` seconds counts as dead. `owner` is a name that
-    no living process has (default: a new one); `clock` gives seconds since 1970 (default: the database's).
+    The tables are in a `schema` of their own, which is created if it does not exist, unless `create` is False.
+    Each step waits at most `patience` seconds. A process without a heartbeat for `lease` seconds counts as dead.
+    `owner` is a name that no living process uses (default: a new one). `clock` returns seconds since 1970
+    (default: the clock of the database).
     """
 
     def __init__(
@@ -118,74 +120,76 @@ class PostgresLedger(SqlLedger):
         clock: Callable[[], float] | None = None,
     ) -> None:
         if not (math.isfinite(lease) and lease >= _SHORTEST_LEASE):
-            raise UsageError(f"a lease is {_SHORTEST_LEASE:g} seconds or more, not {lease!r}")
+            raise UsageError(f"a lease must be {_SHORTEST_LEASE:g} seconds or more, got {lease!r}")
         self._clock = clock
         self.lease, self.remote = lease, True
         self.owner = _new_owner() if owner is None else owner
         self._lock = threading.Lock()
         self._registered = False
         self._closing = threading.Event()
-        self._beats: threading.Thread | None = None
+        self._heartbeats: threading.Thread | None = None
         self._leases = PostgresDatabase(
             url, schema_name=schema, patience=patience, create=create, owner=self._find_owner
         )
         super().__init__(self._leases)
 
     def close(self) -> None:
-        """Give up the lease and close the connections. Twice is fine."""
+        """End the lease and close the connections. May be called twice."""
         self._closing.set()
         if self._registered:
             self._registered = False
             try:
-                self._leases.leave(self.owner)
+                self._leases.unregister(self.owner)
             except CatalogError as error:  # it expires by itself
-                logger.warning("the lease of %s could not be given up: %s", self.owner, error)
+                logger.warning("the lease of %s could not be ended: %s", self.owner, error)
         super().close()
 
     def beat(self) -> float:
-        """Renew the lease, or begin it. Returns its seconds; `LeaseLost` if it had expired."""
+        """Renew the lease, or begin it. Returns its seconds. Raises `LeaseLost` if it had expired."""
         owner = self.owner
-        if self._ensure_lease() or self._leases.beat(owner):
+        if self._ensure_lease() or self._leases.renew(owner):
             return self.lease
         self._lose(owner)
-        raise LeaseLost(_paused(owner))
+        raise LeaseLost(_describe_loss(owner))
 
     def _find_owner(self, writes: bool) -> str:
-        """Return the name under which a transaction is made; who writes has a lease."""
+        """Return the owner name for a transaction. One that writes needs a lease, which is begun if necessary."""
         if writes:
             self._ensure_lease()
         return self.owner
 
     def _ensure_lease(self) -> bool:
-        """Make the row of this owner, and keep it fresh from now on. Returns True if it was made just now."""
+        """Begin the lease of this owner, and renew it from now on. Returns True if it was begun just now."""
         with self._lock:
             if self._registered:
                 return False
             if not self._leases.register(self.owner, self.lease):
                 raise CatalogError(
-                    f"another process books as {self.owner}: the name of an owner must be its own"
+                    f"another process already uses the owner name {self.owner}: each process needs its own"
                 )
             self._registered = True
-            if self._beats is None:
-                self._beats = threading.Thread(target=self._keep_lease, name="toolwire lease", daemon=True)
-                self._beats.start()
+            if self._heartbeats is None:
+                self._heartbeats = threading.Thread(
+                    target=self._renew_regularly, name="toolwire lease", daemon=True
+                )
+                self._heartbeats.start()
             return True
 
     def _lose(self, owner: str) -> None:
-        """Take a new name: others have taken this owner for dead."""
+        """Take a new name: others have declared this owner dead."""
         with self._lock:
             if self.owner == owner:
                 self.owner = _new_owner()
                 self._registered = False
-                logger.warning("%s. It goes on as %s", _paused(owner), self.owner)
+                logger.warning("%s. It continues as %s", _describe_loss(owner), self.owner)
 
-    def _keep_lease(self) -> None:
-        """Renew the lease until the ledger is closed. What fails is tried again with the next beat."""
-        while not self._closing.wait(self.lease / _BEATS):
+    def _renew_regularly(self) -> None:
+        """Renew the lease until the ledger is closed. A failure is retried with the next heartbeat."""
+        while not self._closing.wait(self.lease / _HEARTBEATS):
             try:
                 self.beat()
             except LeaseLost:
-                continue  # it was logged, and the next beat begins a new one
+                continue  # it was logged, and the next heartbeat begins a new lease
             except CatalogError as error:
                 logger.warning("the lease of %s could not be renewed: %s", self.owner, error)
 
@@ -196,17 +200,13 @@ class PostgresLedger(SqlLedger):
 
     def _hold(self, db: Any, order: Order, agreed: Agreed, limits: Limits) -> Held:
         held = super()._hold(db, order, agreed, limits)
-        db.on_lost.append(partial(self._drop_unused, held.id))
+        db.on_lost.append(lambda later: self._drop_held(later, held.id))
         return held
 
-    def _drop_unused(self, id: str, db: "PostgresTransaction") -> None:
-        """Give back what was held, which came out too late for anybody to know of it."""
-        self._drop_held(db, id)
-
     def _release_unsent(self, id: str, db: "PostgresTransaction") -> None:
-        """Give the money back of a call that was booked, which came out too late for it to be sent."""
+        """Release a booked call that was not sent, because its commit was confirmed too late."""
         row = query.row(db, id)
-        if row.state in ("sent", "unknown"):  # unknown, if others took this process for dead meanwhile
+        if row.state in ("sent", "unknown"):  # unknown, if others declared this process dead meanwhile
             self._move(db, row, "released")
 
     def _expect(self, db: Any, statements: Sequence[query.Statement]) -> None:
@@ -223,28 +223,28 @@ class PostgresLedger(SqlLedger):
         if not db.lease:
             self._lose(owner)
         if not db.lease or (row is not None and row.owner != owner):
-            raise LeaseLost(f"{_paused(owner if row is None else row.owner)}: nothing is sent")
+            raise LeaseLost(f"{_describe_loss(owner if row is None else row.owner)}: nothing is sent")
 
 
 def _new_owner() -> str:
-    """Return a name that no other process has: where it runs, for people, and chance."""
+    """Return a unique owner name: host and process id, which users recognize, and random digits."""
     host = "".join(each for each in socket.gethostname() if each.isalnum() or each in "-.")
     return f"{host}:{os.getpid()}:{secrets.token_hex(6)}"
 
 
-def _paused(owner: str) -> str:
+def _describe_loss(owner: str) -> str:
     return (
-        f"{owner} was paused or cut off from the ledger for longer than its lease, so others count it as dead"
+        f"{owner} was paused or disconnected from the ledger for longer than its lease, so it counts as dead"
     )
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection on which no statement waits for ever."""
+    """A connection on which no statement waits forever."""
 
     patience: float = 30.0
 
     def wait(self, gen: Generator[Any, Any, _RESULT], *_: Any, **__: Any) -> _RESULT:
-        """Run what psycopg is about to do; closes the connection if the server does not answer in time."""
+        """Run an operation of psycopg. Closes the connection if the server does not respond in time."""
         deadline = time.monotonic() + self.patience
         try:
             wanted = next(gen)
@@ -252,7 +252,7 @@ class _Connection(psycopg.Connection[Any]):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     self.pgconn.finish()
-                    raise psycopg.OperationalError(f"no answer within {self.patience:g} s")
+                    raise psycopg.OperationalError(f"no response within {self.patience:g} s")
                 wanted = gen.send(_wait_for(self.pgconn.socket, wanted, left))
         except StopIteration as end:
             result: _RESULT = end.value
@@ -260,7 +260,7 @@ class _Connection(psycopg.Connection[Any]):
 
 
 def _wait_for(descriptor: int, wanted: int, seconds: float) -> Any:
-    """Wait until a socket can be read or written, as wanted. Returns which."""
+    """Wait until a socket can be read or written, as wanted. Returns which of the two is possible."""
     poll = select.poll()
     poll.register(descriptor, (select.POLLIN * (wanted & 1)) | (select.POLLOUT * (wanted >> 1)))
     found = 0
@@ -272,20 +272,20 @@ def _wait_for(descriptor: int, wanted: int, seconds: float) -> Any:
 
 @lru_cache(maxsize=1_000)
 def _number_marks(query: str) -> str:
-    """Number the marks for values as Postgres has them."""
+    """Replace the placeholders with those of Postgres: `$1`, `$2`, ..."""
     numbers = count(1)
     return _MARKS.sub(lambda mark: f"${mark[1] or next(numbers)}", query)
 
 
 @lru_cache(maxsize=1_000)
 def _name_marks(query: str) -> str:
-    """Name the marks for values as psycopg has them where it quotes values itself."""
+    """Replace the placeholders with named ones, which psycopg uses where it quotes values itself."""
     numbers = count(1)
     return _MARKS.sub(lambda mark: f"%(v{mark[1] or next(numbers)})s", query.replace("%", "%%"))
 
 
 class _Rows:
-    """Rows that are here already. `status` is what the server calls the statement that found them."""
+    """Rows that were already received. `status` is the command tag of their statement, such as `COMMIT`."""
 
     def __init__(self, rows: Sequence[Any] = (), status: str | None = None) -> None:
         self._rows = iter(rows)
@@ -304,63 +304,63 @@ class _Rows:
 
 
 class PostgresTransaction:
-    """A transaction that is open. `now` is the server's time when it began.
+    """An open transaction. `now` is the server's time when it began.
 
-    While it is open all others wait for the lock, so round trips are saved: what changes something waits until the
-    next question, or the commit, and goes out together with it.
+    While it is open all others wait for the lock, so round trips are saved: statements that change something are
+    queued, and sent together with the next query or the commit.
     """
 
     def __init__(self, connection: _Connection, now: float, lease: bool) -> None:
         self.connection = connection
         self.now = now
         self.lease = lease
-        """True if the owner who writes has a lease that has not expired."""
+        """True if the owner has a lease that has not expired."""
         self.on_lost: list[Callable[[PostgresTransaction], None]] = []
-        """What to do in a later transaction if it comes out late that this one was committed."""
-        self._waiting: list[tuple[str, Sequence[Any]]] = []
+        """Called in a later transaction if this one was committed although its caller was told that it failed."""
+        self._queued: list[tuple[str, Sequence[Any]]] = []
         self._known: dict[tuple[str, tuple[Any, ...]], list[Any]] = {}
 
     def execute(self, query: str, values: Sequence[Any] = (), /) -> Any:
-        """Run a statement: a question now, another one no later than the next question."""
+        """Run a statement: a query at once, any other statement together with the next query or the commit."""
         if not query.startswith("SELECT"):
             self._known.clear()
-            self._waiting.append((query, values))
+            self._queued.append((query, values))
             return _Rows()
         if (rows := self._known.get((query, tuple(values)))) is not None:
             return _Rows(rows)
         return self.send((query, values))[-1]
 
     def executemany(self, query: str, rows: Iterable[Sequence[Any]], /) -> None:
-        """Run a statement once for each row of values, without waiting for each."""
+        """Run a statement once for each row of values, without waiting for each one."""
         self._known.clear()
         self.send()
         self.connection.cursor().executemany(_number_marks(query), [_plain(row) for row in rows])
 
-    def prefetch(self, questions: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Ask several questions in one round trip; the answers are kept until something is changed."""
-        found = self.send(*questions)
+    def prefetch(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> None:
+        """Run several queries in one round trip; the results are kept until something is changed."""
+        found = self.send(*queries)
         self._known = {
             (query, tuple(values)): rows.fetchall()
-            for (query, values), rows in zip(questions, found[-len(questions) :], strict=True)
+            for (query, values), rows in zip(queries, found[-len(queries) :], strict=True)
         }
 
     def send(self, *statements: tuple[str, Sequence[Any]]) -> list[_Rows]:
-        """Send what waits and these statements in one round trip. Returns what each found.
+        """Send the queued and these statements in one round trip. Returns the rows of each.
 
-        Several go as one text with the values quoted in it. (psycopg's pipelines have one round trip too, but after
-        one the server no longer ends a transaction that is idle for too long: a stopped process keeps the lock.)
+        Several statements are sent as one text with quoted values. (A pipeline of psycopg takes one round trip too,
+        but after it the server does not end an idle transaction: a suspended process would keep the lock.)
         """
-        sent = [*self._waiting, *statements]
+        sent = [*self._queued, *statements]
         if not sent:
             return []
         if len(sent) == 1:
             ((query, values),) = sent
-            self._waiting.clear()
+            self._queued.clear()
             cursor = self.connection.execute(_number_marks(query), _plain(values) or None)
         else:
             quoting = psycopg.ClientCursor(self.connection)
             texts = [_quote_values(quoting, *each) for each in sent]  # raises for a text that cannot be sent
-            self._waiting.clear()
+            self._queued.clear()
             cursor = self.connection.execute("; ".join(texts), prepare=False)
         found = []
         for _ in sent:
@@ -368,29 +368,29 @@ class PostgresTransaction:
             cursor.nextset()
         return found
 
-    def waits(self, statement: str) -> bool:
+    def is_queued(self, statement: str) -> bool:
         """True if a statement was not sent yet."""
-        return any(query == statement for query, _ in self._waiting)
+        return any(query == statement for query, _ in self._queued)
 
     def forget(self) -> None:
-        """Drop what waits and what is known: it is undone."""
-        self._waiting.clear()
+        """Drop the queued statements and prefetched results, because of a rollback."""
+        self._queued.clear()
         self._known.clear()
 
 
 def _quote_values(quoting: psycopg.ClientCursor[Any], query: str, values: Sequence[Any]) -> str:
-    """Return a statement with its values in it."""
+    """Return a statement with quoted values instead of placeholders."""
     return quoting.mogrify(_name_marks(query), {f"v{at}": each for at, each in enumerate(_plain(values), 1)})
 
 
 def _plain(values: Sequence[Any]) -> list[Any]:
-    """Make flags numbers, as the tables have them."""
+    """Convert booleans to numbers, which the tables contain."""
     return [int(value) if isinstance(value, bool) else value for value in values]
 
 
 @dataclass(frozen=True)
 class _Doubt:
-    """A transaction of which it is not known yet whether it was committed."""
+    """A transaction for which it is not known yet whether it was committed."""
 
     owner: str
     mark: str
@@ -398,16 +398,17 @@ class _Doubt:
 
 
 class PostgresDatabase(Database):
-    """Connections to one database, for all threads of a process. One of them writes at a time.
+    """Connections to one database, for all threads of a process. Only one of them writes at a time.
 
-    `owner` returns the name of the row in `owners` that a transaction marks; it has been registered if that writes.
+    `owner` returns the name of the row in `owners` that a transaction marks. It gets True for a transaction that
+    writes, and then registers the row first.
     """
 
     def __init__(
         self, url: str, *, schema_name: str, patience: float, create: bool, owner: Callable[[bool], str]
     ) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema_name):
-            raise UsageError(f"the schema of a ledger is a plain lower-case name, not {schema_name!r}")
+            raise UsageError(f"the schema of a ledger must be a plain lower-case name, got {schema_name!r}")
         self._settings, path = _read_url(url, patience)
         super().__init__(path, patience)
         self._schema = schema_name
@@ -425,7 +426,7 @@ class PostgresDatabase(Database):
             raise
 
     def close(self) -> None:
-        """Close the connections. Twice is fine."""
+        """Close the connections. May be called twice."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
@@ -433,8 +434,8 @@ class PostgresDatabase(Database):
     # Transactions.
 
     @contextlib.contextmanager
-    def writing(self, durable: bool = True) -> Iterator[PostgresTransaction]:  # noqa: ARG002 - all are durable
-        """Run a transaction that nobody else can write beside, in any process. Undone if anything is raised."""
+    def writing(self, durable: bool = True) -> Iterator[PostgresTransaction]:  # noqa: ARG002 - always durable
+        """Run a transaction during which no process can write. Rolled back if anything is raised in it."""
         if (group := self._own_group()) is not None:
             with self._step(group):
                 yield group.db
@@ -443,7 +444,7 @@ class PostgresDatabase(Database):
             yield db
 
     @contextlib.contextmanager
-    def reading(self, *, current: bool = False) -> Iterator[PostgresTransaction]:  # noqa: ARG002 - it always is
+    def reading(self, *, current: bool = False) -> Iterator[PostgresTransaction]:  # noqa: ARG002 - always current
         """Run a transaction that sees one state of the ledger: the one that others write to now."""
         if (group := self._own_group()) is not None:
             with self._step(group):
@@ -455,10 +456,10 @@ class PostgresDatabase(Database):
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Commit what this thread writes inside at once, at the end.
+        """Commit everything that this thread writes inside at the end.
 
-        Each transaction inside that raises is undone alone. If the commit fails, or anything gets out of the block,
-        nothing is booked. Other threads, and other processes that write, wait.
+        A transaction inside that raises is rolled back alone. If the commit fails, or an exception leaves the
+        block, nothing is booked. Other threads, and other processes that write, wait.
         """
         self._check_not_grouped()
         with self._turn(), self._failures(), self._transaction() as db:
@@ -481,7 +482,7 @@ class PostgresDatabase(Database):
                     yield
                     db.send(("RELEASE step", ()))
                 except BaseException:
-                    begun = not db.waits(_SAVEPOINT)  # else nothing was asked or sent yet
+                    begun = not db.is_queued(_SAVEPOINT)  # otherwise nothing was sent yet
                     db.forget()
                     if begun and not db.connection.closed:
                         db.connection.execute("ROLLBACK TO step; RELEASE step", prepare=False)
@@ -507,11 +508,13 @@ class PostgresDatabase(Database):
                     raise
             else:
                 if done != "COMMIT":
-                    raise CatalogError(f"the ledger {self.path} has undone a booking after an error in it")
+                    raise CatalogError(
+                        f"the ledger {self.path} rolled a booking back because of an error in it"
+                    )
 
     def _begin_writing(self, owner: str, mark: str, connection: _Connection) -> PostgresTransaction:
-        # The lock comes before the first statement that reads: each has a snapshot of its own, and sees what the
-        # last holder of the lock has committed.
+        # The lock is taken before the first statement that reads: each statement has its own snapshot, and so sees
+        # everything that the last holder of the lock has committed.
         return self._begin(
             connection,
             "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -549,33 +552,29 @@ class PostgresDatabase(Database):
         return PostgresTransaction(connection, now, lease)
 
     def _was_committed(self, doubt: _Doubt) -> bool:
-        """Find out whether a transaction was committed whose connection was lost; later, if that fails now."""
+        """Find out whether a transaction was committed whose connection was lost; if that fails, do it later."""
         deadline = time.monotonic() + self._patience
         while True:
             try:
-                return self._find_mark(doubt)
+                with self._connected(self._begin_checking) as db:
+                    return _has_mark(db, doubt)
             except psycopg.Error as error:
                 if time.monotonic() > deadline:
                     self._doubt = doubt
                     raise Unavailable(
-                        f"the connection to the ledger {self.path} was lost during a booking, and it cannot be"
-                        f" found out yet whether that was made ({self._reason(error)}): nothing may be sent for it"
+                        f"the connection to the ledger {self.path} was lost during a booking, and it is not known"
+                        f" yet whether that succeeded ({self._reason(error)}): nothing is sent for it"
                     ) from error
                 time.sleep(_PAUSE)
-
-    def _find_mark(self, doubt: _Doubt) -> bool:
-        """Return whether the last transaction of an owner has this mark."""
-        with self._connected(self._begin_checking) as db:
-            return _has_mark(db, doubt)
 
     def _begin_checking(self, connection: _Connection) -> PostgresTransaction:
         lock = f"SELECT pg_advisory_xact_lock({self._lock_key})"
         return self._begin(connection, "BEGIN ISOLATION LEVEL READ COMMITTED", lock, owner="")
 
     def _settle_doubt(self) -> None:
-        """Find out about a transaction that was in doubt, and do what is to be done if it was committed.
+        """Find out whether a transaction in doubt was committed; if so, undo what its caller could not use.
 
-        In a transaction of its own: the next one may be refused, which undoes all that is in it.
+        Uses a transaction of its own: the next one may be refused, and then everything in it is rolled back.
         """
         doubt = self._doubt
         if doubt is None:
@@ -590,17 +589,17 @@ class PostgresDatabase(Database):
     # The row of this process.
 
     def register(self, owner: str, lease: float) -> bool:
-        """Make the row of an owner; False if a living one has that name. Rows that were dead for a day go."""
-        made = (
+        """Insert the row of an owner; False if a living one has that name. Deletes rows that expired a day ago."""
+        insert = (
             "INSERT INTO owners (owner, beat, lease)"  # noqa: S608 - a constant
             " VALUES (?1, clock_timestamp(), make_interval(secs => ?2))"
             " ON CONFLICT (owner) DO UPDATE SET beat = clock_timestamp(), lease = excluded.lease"
             f" WHERE NOT EXISTS ({_alive('?1')}) RETURNING 1"
         )
-        old = "DELETE FROM owners WHERE beat + lease < clock_timestamp() - interval '1 day'"
-        return self._change_owners((old, ()), (made, (owner, float(lease)))).fetchone() is not None
+        clean_up = "DELETE FROM owners WHERE beat + lease < clock_timestamp() - interval '1 day'"
+        return self._change_owners((clean_up, ()), (insert, (owner, float(lease)))).fetchone() is not None
 
-    def beat(self, owner: str) -> bool:
+    def renew(self, owner: str) -> bool:
         """Renew the lease of an owner; False if it has expired."""
         renew = (
             "UPDATE owners SET beat = clock_timestamp()"  # noqa: S608 - a constant
@@ -608,12 +607,12 @@ class PostgresDatabase(Database):
         )
         return self._change_owners((renew, (owner,))).fetchone() is not None
 
-    def leave(self, owner: str) -> None:
-        """Remove the row of an owner."""
+    def unregister(self, owner: str) -> None:
+        """Delete the row of an owner."""
         self._change_owners(("DELETE FROM owners WHERE owner = ?", (owner,)))
 
     def _change_owners(self, *statements: tuple[str, Sequence[Any]]) -> Any:
-        """Change the rows of owners, which needs no lock. Returns what the last statement found."""
+        """Change the rows of owners, which needs no lock. Returns the rows of the last statement."""
         with self._failures(), self._connected(self._begin_alone) as db:
             return db.send(*statements, ("COMMIT", ()))[-2]
 
@@ -631,12 +630,12 @@ class PostgresDatabase(Database):
     def _connected(
         self, begin: Callable[[_Connection], PostgresTransaction]
     ) -> Iterator[PostgresTransaction]:
-        """Begin a transaction on a connection that nobody else uses. What is not committed is undone."""
+        """Begin a transaction on a connection that nobody else uses. Rolled back if it is not committed."""
         self._check_process()
         if not self._places.acquire(timeout=self._patience):
             raise Unavailable(
-                f"all {_MOST_CONNECTIONS} connections of this process to the ledger {self.path} are in use for too"
-                " long; no paid call goes out without it"
+                f"all {_MOST_CONNECTIONS} connections of this process to the ledger {self.path} were in use for too"
+                " long; no paid call is sent without it"
             )
         connection = None
         try:
@@ -649,7 +648,7 @@ class PostgresDatabase(Database):
                 self._put_back(connection)
 
     def _begin_on_some(self, begin: Callable[[_Connection], PostgresTransaction]) -> PostgresTransaction:
-        """Begin on an idle connection. If that is dead, the server closed it: then on a new one."""
+        """Begin on an idle connection, or on a new one if the server has closed those."""
         while self._idle:
             with contextlib.suppress(IndexError):  # another thread took it
                 connection = self._idle.pop()
@@ -667,11 +666,11 @@ class PostgresDatabase(Database):
             raise
 
     def _put_back(self, connection: _Connection) -> None:
-        """Keep a connection for the next one, outside of any transaction."""
+        """Return a connection to the idle ones, after ending its transaction."""
         try:
             if not connection.closed and connection.info.transaction_status != _IDLE:
                 connection.execute("ROLLBACK")
-        except psycopg.Error:  # it is lost, and its transaction with it
+        except psycopg.Error:  # the connection is lost, and its transaction with it
             connection.close()
         if self._closed:
             connection.close()
@@ -687,11 +686,11 @@ class PostgresDatabase(Database):
         return connection
 
     def _prepare(self, create: bool) -> None:
-        """Make or migrate the tables; two processes may be here at once."""
+        """Create or migrate the tables, under the lock: two processes may start at once."""
         with self._failures(), self._connected(self._begin_preparing) as db:
             if db.connection.info.server_version < _OLDEST:
                 raise CatalogError(
-                    f"a ledger needs Postgres 12 or newer, and {self.path} is {db.connection.info.server_version}"
+                    f"a ledger needs Postgres 12 or newer, but {self.path} is {db.connection.info.server_version}"
                 )
             exists = db.execute("SELECT to_regnamespace(?)", (self._schema,)).fetchone()[0] is not None
             if not exists and not create:
@@ -715,25 +714,25 @@ class PostgresDatabase(Database):
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
-        """Turn failures of the database into `CatalogError`."""
+        """Raise failures of the database as `CatalogError`."""
         try:
             yield
         except psycopg.Error as error:
             self._refuse(error)
-        except UnicodeEncodeError as error:  # half a surrogate pair, which JSON lets through
+        except UnicodeEncodeError as error:  # half a surrogate pair, which JSON allows
             raise CatalogError(f"a value to be booked is not valid text: {error.object!r}") from error
 
     def _refuse(self, error: psycopg.Error) -> NoReturn:
         """Raise a `CatalogError` for a failure of the database."""
         state = error.sqlstate or ""
-        if isinstance(error, psycopg.DataError) and not state:  # psycopg itself refuses the NUL character
+        if isinstance(error, psycopg.DataError) and not state:  # psycopg itself rejects the NUL character
             raise CatalogError(f"a value to be booked is not valid text: {error}") from error
-        says = next((_SAYS[state[:size]] for size in (5, 3, 2) if state[:size] in _SAYS), "")
-        if not says:
+        problem = next((_MESSAGES[state[:size]] for size in (5, 3, 2) if state[:size] in _MESSAGES), "")
+        if not problem:
             lost = isinstance(error, psycopg.OperationalError) and not state
-            says = "cannot be reached" if lost else "cannot be used"
+            problem = "cannot be reached" if lost else "cannot be used"
         raise Unavailable(
-            f"the ledger {self.path} {says} ({self._reason(error)}); no paid call goes out without it"
+            f"the ledger {self.path} {problem} ({self._reason(error)}); no paid call is sent without it"
         ) from error
 
     def _reason(self, error: psycopg.Error) -> str:
@@ -744,13 +743,13 @@ class PostgresDatabase(Database):
 
 
 def _has_mark(db: PostgresTransaction, doubt: _Doubt) -> bool:
-    """Return whether the last transaction of an owner has this mark. Under the lock: then that one is over."""
+    """Return whether the last transaction of an owner has this mark. Needs the lock, so that it is over."""
     found = db.execute("SELECT mark FROM owners WHERE owner = ?", (doubt.owner,)).fetchone()
     return found is not None and found[0] == doubt.mark
 
 
 def _alive(owner: str) -> str:
-    """Return a query that finds a row if an owner lives. The time for which the server was away does not count."""
+    """Return a query that finds a row if an owner is alive. Time while the server was down does not count."""
     return (
         f"SELECT 1 FROM owners AS living WHERE living.owner = {owner}"  # noqa: S608 - a mark, or quoted
         " AND greatest(living.beat, pg_postmaster_start_time()) + living.lease > clock_timestamp()"
@@ -758,20 +757,20 @@ def _alive(owner: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """Quote a text for the statements that begin a transaction, which take no values."""
+    """Quote a text for the statements that begin a transaction, which have no placeholders."""
     if "\\" in text or "\0" in text:
-        raise UsageError(f"the name of an owner is plain text, not {text!r}")
+        raise UsageError(f"the name of an owner must not contain a backslash or NUL, got {text!r}")
     return "'" + text.replace("'", "''") + "'"
 
 
 def _read_url(url: str, patience: float) -> tuple[dict[str, Any], str]:
-    """Return the settings of a connection, and the address for people, without password and options."""
+    """Return the settings of a connection, and the address for messages, without password and options."""
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:  # which may quote the password
         raise UsageError(
-            "the address of the ledger cannot be read: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with special"
-            " characters in the password as %XX"
+            "the address of the ledger is not valid: it must be postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with"
+            " special characters in the password as %XX"
         ) from None
     keep_secret([str(given["password"])] if given.get("password") else [])
     settings = {

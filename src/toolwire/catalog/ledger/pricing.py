@@ -1,11 +1,11 @@
-"""Prices: which one was agreed to for an order, and how replies change that. Inside a caller's transaction.
+"""Prices: the agreed price of an order, and how replies change it. Runs inside the transaction of the caller.
 
-The first price that a list asks is agreed to; more needs a person. A price is confirmed once a reply was charged no
-more than that: until then nobody but the list vouches for it.
+The first price in a list becomes the agreed price; a user must accept a higher one. A price is confirmed once a
+reply has charged no more than that: until then it is only a claim of the list.
 
-A rule about prices has to consider every way in which one is agreed to: the first in a list (`_first_price`), the
-user's default (`agree`), the cost that a reply told (`learn`), a person (`put`), and an earlier entry of the same
-name (`_inherit` of `sql_ledger`).
+A rule about prices must consider every way in which one is agreed on: the first price in a list (`_first_price`),
+the user's default (`agree`), the cost in a reply (`adopt_cost`), a user (`set_price`), and an earlier entry with
+the same name (`_inherit` in `sql_ledger`).
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from toolwire.catalog.ledger.types import Order, PriceRaised, Row, format_dollar
 
 @dataclass(frozen=True)
 class Agreed:
-    """The price that an order is expected to cost, None if unknown, and the most that was agreed to.
+    """The expected price of an order, None if unknown, and the most that was agreed on.
 
-    `guessed`: by the user's default price, which a cost in a reply replaces.
+    `guessed`: it is the user's default price, which a cost in a reply replaces.
     """
 
     price: int | None
@@ -29,20 +29,20 @@ class Agreed:
 
 
 def vouch(order: Order) -> Agreed:
-    """Return the price that the buyer itself sets: nothing is agreed to, and nothing needs to be confirmed."""
+    """Return the price that the caller itself sets, which need not be agreed on or confirmed."""
     return Agreed(order.price, order.price or 0, confirmed=True)
 
 
 def agree(db: Transaction, order: Order) -> Agreed | PriceRaised:
-    """Return what an order may cost. A price above what was agreed to is remembered, and returned as an error."""
+    """Return what an order may cost. A price above the agreed one is recorded, and returned as an error."""
     pin = query.pin(db, order.entry_id, order.variant)
     if pin is None and (price := _first_price(db, order)) is not None:
-        put(db, order.entry_id, order.variant, order.tool, price)
+        set_price(db, order.entry_id, order.variant, order.tool, price)
         pin = query.pin(db, order.entry_id, order.variant)
     if pin is None:
         if order.default_price is None:
             return Agreed(None)
-        # A default price counts as confirmed once a reply has told no cost: nobody will ever know better.
+        # A default price counts as confirmed once a reply came without a cost: there is no better information.
         known = query.is_unpriced(db, order.entry_id, order.variant)
         return Agreed(order.default_price, order.default_price, confirmed=known, guessed=True)
     if order.price is None:
@@ -60,10 +60,10 @@ def agree(db: Transaction, order: Order) -> Agreed | PriceRaised:
     return Agreed(order.price, pin.price, pin.confirmed)
 
 
-def put(
+def set_price(
     db: Transaction, entry_id: str, variant: str, tool: str, price: int, *, confirmed: bool = False
 ) -> None:
-    """Agree to a price instead of any other. An empty name of the tool leaves the one that is known."""
+    """Set the agreed price, replacing any other. An empty tool name leaves the known name unchanged."""
     db.execute(
         "INSERT INTO prices (entry_id, variant, tool, price, offered, confirmed) VALUES (?1, ?2, ?3, ?4, ?4, ?5)"
         " ON CONFLICT (entry_id, variant) DO UPDATE SET tool = CASE WHEN ?3 = '' THEN prices.tool ELSE ?3 END,"
@@ -75,7 +75,7 @@ def put(
 
 
 def confirm(db: Transaction, row: Row, cost: int) -> None:
-    """Take a reply that was charged no more than reserved as proof of the price that was agreed to."""
+    """Mark the agreed price as confirmed: a reply has charged no more than was reserved."""
     db.execute(
         "UPDATE prices SET confirmed = 1, lost = 0 WHERE entry_id = ? AND variant = ? AND price >= ?"
         " AND (confirmed = 0 OR lost > 0)",
@@ -83,8 +83,8 @@ def confirm(db: Transaction, row: Row, cost: int) -> None:
     )
 
 
-def doubt(db: Transaction, row: Row) -> int:
-    """Take a lost reply as a doubt about the price. Returns how many replies of the entry were lost in a row."""
+def record_lost_reply(db: Transaction, row: Row) -> int:
+    """Mark the price as unconfirmed. Returns how many replies of the entry were lost in a row."""
     db.execute(
         "UPDATE prices SET confirmed = 0, lost = lost + 1 WHERE entry_id = ? AND variant = ?",
         (row.entry_id, row.variant),
@@ -92,22 +92,22 @@ def doubt(db: Transaction, row: Row) -> int:
     return int(query.one(db, "SELECT coalesce(sum(lost), 0) FROM prices WHERE entry_id = ?", row.entry_id))
 
 
-def trust(db: Transaction, entry_id: str) -> None:
-    """Forget the lost replies of an entry: a person has looked at it."""
+def clear_lost_replies(db: Transaction, entry_id: str) -> None:
+    """Reset the count of lost replies of an entry: a user has looked at it."""
     db.execute("UPDATE prices SET lost = 0 WHERE entry_id = ?", (entry_id,))
 
 
-def learn(db: Transaction, row: Row, cost: int) -> None:
-    """Agree to the cost that a reply told, for a call whose price was not known before."""
+def adopt_cost(db: Transaction, row: Row, cost: int) -> None:
+    """Make the cost in a reply the agreed price, for a call whose price was not known before."""
     if query.pin(db, row.entry_id, row.variant) is None:
-        put(db, row.entry_id, row.variant, row.tool, cost, confirmed=True)
-    else:  # a person, or another call, was faster
+        set_price(db, row.entry_id, row.variant, row.tool, cost, confirmed=True)
+    else:  # a user, or another call, has set it meanwhile
         _remember_offer(db, row.entry_id, row.variant, row.tool, cost)
         confirm(db, row, cost)
 
 
 def record_overcharge(db: Transaction, row: Row, cost: int) -> None:
-    """Remember a charge above what was reserved: it waits to be accepted, and the price is no longer confirmed."""
+    """Record a charge above the reserved amount, for a user to accept. The price is no longer confirmed."""
     db.execute(
         "INSERT INTO prices (entry_id, variant, tool, price, offered, charged) VALUES (?1, ?2, ?3, ?4, ?4, ?5)"
         " ON CONFLICT (entry_id, variant) DO UPDATE SET confirmed = 0,"
@@ -117,7 +117,7 @@ def record_overcharge(db: Transaction, row: Row, cost: int) -> None:
 
 
 def mark_unpriced(db: Transaction, row: Row, now: float) -> None:
-    """Remember that neither the list nor a reply told a price."""
+    """Record that the price is in neither the list nor a reply."""
     db.execute(
         "INSERT INTO unpriced (entry_id, variant, tool, at) VALUES (?1, ?2, ?3, ?4)"
         " ON CONFLICT (entry_id, variant) DO UPDATE SET tool = ?3, at = ?4",
@@ -126,9 +126,9 @@ def mark_unpriced(db: Transaction, row: Row, now: float) -> None:
 
 
 def _first_price(db: Transaction, order: Order) -> int | None:
-    """Return the price to agree to for an entry that has none yet; None if nothing is known.
+    """Return the first agreed price of an entry; None if no price is known.
 
-    A list that turns one price into one for each action, or back, gets no more by that than was agreed to.
+    A list that changes from one price to a price per action, or back, cannot raise the price by that.
     """
     if order.variant:
         bound = query.one(db, "SELECT price FROM prices WHERE entry_id = ? AND variant = ''", order.entry_id)

@@ -1,7 +1,7 @@
 """Owners of reservations on one machine: a process, by its id, start time, boot and namespace.
 
-Tells whether such a process still runs. Processes of other machines cannot be seen from here: ledgers that several
-machines share have leases instead (`postgres`).
+Detects whether such a process still runs. Processes on other machines cannot be observed: ledgers that several
+machines share use leases instead (`postgres`).
 """
 
 import os
@@ -20,13 +20,13 @@ def this_process() -> str:
 
 
 def owner_alive(owner: str) -> bool:
-    """True if the process of that name runs, or if that cannot be told: its reservations are then left alone."""
+    """True if the process with that name runs, or if that is not known: its reservations are then left alone."""
     number, start, boot, namespace = (owner.split(":") + [""] * 3)[:4]
-    if not number.isdecimal():  # a name that somebody chose
+    if not number.isdecimal():  # a name that the caller chose
         return True
     if boot and boot != _boot():
         return False
-    if namespace != _namespace():  # in another container: not to be seen from here
+    if namespace != _namespace():  # in another container, where it cannot be observed
         return True
     if not is_running(int(number)):
         return False

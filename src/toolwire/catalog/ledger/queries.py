@@ -1,4 +1,4 @@
-"""Queries of the tables of a ledger, each inside a transaction of the caller. Changes nothing."""
+"""Queries on the tables of a ledger, each inside a transaction of the caller. Changes nothing."""
 
 import shlex
 from collections import Counter
@@ -31,7 +31,7 @@ _FLAGS: Final = [name in ("guessed", "exclusive", "over") for name in COLUMNS]  
 _TABLES: Final = ("spending", "unpriced", "stops", "prices")
 """The tables that name the tools of entries; the last one has the newest names."""
 _OPEN: Final = "state IN ('sent', 'unknown')"
-"""Spelt as in the index of the few open calls: else the database would read all that was ever booked."""
+"""Written as in the index of open calls, so that the database uses it instead of reading all calls."""
 _LATEST_DAY: Final = "SELECT max(day) FROM days"
 _STOPS: Final = (
     "SELECT entry_id, tool, why || CASE inherited_from WHEN '' THEN ''"
@@ -43,7 +43,7 @@ Statement = tuple[str, Sequence[Any]]
 
 
 def expect_for_begin(order: Order, limits: Limits, day: str) -> list[Statement]:
-    """Return what a usual booking is going to ask, so that a database can be asked all of it at once."""
+    """Return the queries of a usual booking, so that a remote database can run them in one round trip."""
     statements = [listed_names([order.entry_id]), _stop_of(order.entry_id)]
     statements += [_same_key(order)] if order.key else []
     statements += [_pin(order.entry_id, order.variant), (_LATEST_DAY, ())]
@@ -52,12 +52,12 @@ def expect_for_begin(order: Order, limits: Limits, day: str) -> list[Statement]:
 
 
 def listed_names(ids: Sequence[str]) -> Statement:
-    """Return a query of the names under which entries were listed."""
+    """Return a query for the names under which entries were listed."""
     return f"SELECT entry_id, name FROM entries WHERE entry_id IN ({marks(ids)})", ids  # noqa: S608 - only marks
 
 
 def marks(values: Collection[Any]) -> str:
-    """Return as many marks for values as there are."""
+    """Return one placeholder for each value."""
     return ", ".join("?" * len(values))
 
 
@@ -68,7 +68,7 @@ def one(db: Transaction, query: str, *values: Any) -> Any:
 
 
 def rows(db: Transaction, where: str, *values: Any) -> Iterator[Row]:
-    """Yield the calls that a clause picks."""
+    """Yield the calls that match a clause."""
     query = f"SELECT {', '.join(COLUMNS)} FROM spending {where}"  # noqa: S608 - clauses are ours, values are bound
     for each in db.execute(query, values).fetchall():
         fields: list[Any] = [bool(value) if flag else value for value, flag in zip(each, _FLAGS, strict=True)]
@@ -84,7 +84,7 @@ def row(db: Transaction, id: str) -> Row:
 
 
 def pin(db: Transaction, entry_id: str, variant: str) -> Price | None:
-    """Return the price that was agreed to, with what the list asked last."""
+    """Return the agreed price, with the latest price of the list."""
     found = db.execute(*_pin(entry_id, variant)).fetchone()
     return None if found is None else _read_price(found)
 
@@ -97,7 +97,7 @@ def _pin(entry_id: str, variant: str) -> Statement:
 
 
 def prices(db: Transaction) -> list[Price]:
-    """Return all prices that were agreed to, with what is asked or was charged since."""
+    """Return all agreed prices, with what is asked or was charged since."""
     found = db.execute(
         "SELECT entry_id, tool, price, CASE WHEN offered > charged THEN offered ELSE charged END, variant,"
         " confirmed FROM prices ORDER BY entry_id, variant"
@@ -111,13 +111,13 @@ def _read_price(columns: Sequence[Any]) -> Price:
 
 
 def unpriced(db: Transaction) -> list[Unpriced]:
-    """Return the tools whose price neither the list nor a reply told."""
+    """Return the tools whose price is in neither the list nor a reply."""
     found = db.execute("SELECT entry_id, tool, variant FROM unpriced ORDER BY tool, entry_id, variant")
     return [Unpriced(*each) for each in found]
 
 
 def is_unpriced(db: Transaction, entry_id: str, variant: str) -> bool:
-    """True if an earlier reply told no cost either."""
+    """True if an earlier reply had no cost either."""
     return one(db, "SELECT 1 FROM unpriced WHERE entry_id = ? AND variant = ?", entry_id, variant) is not None
 
 
@@ -132,7 +132,7 @@ def _stop_of(entry_id: str) -> Statement:
 
 
 def find(db: Transaction, name: str, tables: Collection[str] = _TABLES) -> dict[str, str]:
-    """Find the entries that a name stands for: an entry's id, with or without its API, or the name of a tool."""
+    """Find the entries with this id (with or without the API) or tool name. Returns entry id -> tool name."""
     found: dict[str, str] = {}
     for table in tables:
         query = (
@@ -144,26 +144,26 @@ def find(db: Transaction, name: str, tables: Collection[str] = _TABLES) -> dict[
 
 
 def reference(db: Transaction, order: Order | Row) -> str:
-    """Return the name for an entry in a command: its tool's name if no other entry has it, else its id."""
+    """Return how a command refers to an entry: by its tool name if that is unique, else by its id."""
     by_name = find(db, order.tool, _TABLES[1:]).keys() == {order.entry_id}
     return shlex.quote(order.tool if by_name else order.entry_id)
 
 
 def check_stopped(db: Transaction, order: Order | Row) -> None:
-    """Raise `Stopped` if the entry is."""
+    """Raise `Stopped` if the entry is stopped."""
     for stop in stops(db, order.entry_id):
         raise Stopped(f"{order.tool} is stopped ({stop.why}): toolwire catalog accept {reference(db, order)}")
 
 
 def check_allowed(db: Transaction, order: Order) -> None:
-    """Raise if an order may not be sent whatever it costs."""
+    """Raise if an order may not be sent at any price: its entry is stopped, or its key was used before."""
     check_stopped(db, order)
     if order.key and (found := db.execute(*_same_key(order)).fetchone()) is not None:
-        raise Duplicate(f"this call of {order.tool} was made before and is {found[0]}: it is not sent again")
+        raise Duplicate(f"this call of {order.tool} was already made and is {found[0]}: it is not sent again")
 
 
 def _same_key(order: Order) -> Statement:
-    # Spelt as in the index, or SQLite would not use it.
+    # Written as in the index, otherwise SQLite would not use it.
     return (
         "SELECT state FROM spending WHERE session = ? AND key = ? AND state <> 'released' AND key <> ''",
         (order.session, order.key),
@@ -171,10 +171,10 @@ def _same_key(order: Order) -> Statement:
 
 
 def check_priced(db: Transaction, order: Order, limits: Limits) -> None:
-    """Raise `Stopped` for an order of unknown price, under a limit, if an earlier reply told no cost either."""
+    """Raise `Stopped` for an order of unknown price under a limit if an earlier reply had no cost either."""
     if limits.any_for(order.entry_id) and is_unpriced(db, order.entry_id, order.variant):
         raise Stopped(
-            f"{order.tool} has no known price: neither the list nor a reply tells it, and there is a limit to keep."
+            f"{order.tool} has no known price: it is in neither the list nor a reply, and a limit is set."
             " Nothing was bought. A person can set a price: toolwire catalog accept"
             f" {reference(db, order)} --price 0.01"
         )
@@ -183,9 +183,10 @@ def check_priced(db: Transaction, order: Order, limits: Limits) -> None:
 def check_exclusive(
     db: Transaction, order: Order, limits: Limits, unpriced: bool, owner_alive: Callable[[str], bool]
 ) -> None:
-    """Raise `Busy` if a call of uncertain cost is out already that counts against the same limits.
+    """Raise `Busy` if another call of uncertain cost is in flight that counts against the same limits.
 
-    Each limit that is set says how far to look; without any, an unpriced call looks at those of its entry.
+    The limits that are set determine which calls are considered; without any, an unpriced call considers those of
+    its entry.
     """
     reach, values = _reach(order, limits, unpriced)
     out = f"WHERE {_OPEN} AND state = 'sent' AND exclusive = 1 AND ({reach})"
@@ -194,8 +195,8 @@ def check_exclusive(
     for row in rows(db, out, *values):
         if owner_alive(row.owner):
             raise Busy(
-                f"{order.tool} {why}, and a call of {row.tool}, whose cost is not certain either, is out: one at a"
-                " time. Nothing was bought; try again when it is over"
+                f"{order.tool} {why}, and a call of {row.tool}, whose cost is not certain either, is in flight:"
+                " such calls are sent one at a time. Nothing was bought; try again when it is over"
             )
         if row.price is None:
             _refuse_lost(order, why, row)
@@ -204,10 +205,10 @@ def check_exclusive(
 
 
 def _refuse_lost(order: Order, why: str, lost: Row) -> None:
-    # Lost replies of unknown price could go on without end, and no limit would see them.
+    # Otherwise replies of unknown price could be lost again and again without counting against any limit.
     raise Busy(
-        f"{order.tool} {why}, and the reply to an earlier call of {lost.tool}, which has none either, was lost:"
-        f" say what that cost with toolwire catalog reconcile {lost.id}",
+        f"{order.tool} {why}, and the reply to an earlier call of {lost.tool}, whose price is not known either, was"
+        f" lost: book what that call cost with toolwire catalog reconcile {lost.id}",
         retryable=False,
     )
 
@@ -235,7 +236,7 @@ def _entries_of_tool(order: Order | Row, limits: Limits) -> tuple[str, ...]:
 
 
 def latest_day(db: Transaction) -> str:
-    """Return the latest day on which anything was booked, "" if nothing was."""
+    """Return the latest day with a booking; "" if there is none."""
     day: str | None = one(db, _LATEST_DAY)
     return day or ""
 
@@ -251,7 +252,7 @@ def limits_of(db: Transaction, order: Order | Row, limits: Limits, day: str, tod
 
 
 class _SetLimit(NamedTuple):
-    """A limit that is set, and which sums count against it."""
+    """A limit that is set, and the query for the sums that count against it."""
 
     name: str
     most: int
@@ -262,7 +263,11 @@ class _SetLimit(NamedTuple):
 
 def _set_limits(order: Order | Row, limits: Limits, day: str, today: str) -> list[_SetLimit]:
     entries = _entries_of_tool(order, limits)
-    ahead = "" if day == today else f": {day}, because calls were booked on it, though the clock says {today}"
+    ahead = (
+        ""
+        if day == today
+        else f": {day}, because calls were already booked on it, although the clock says {today}"
+    )
     of_tool = f"sessions WHERE session = ? AND entry_id IN ({marks(entries)})"
     session = order.session
     known: list[tuple[str, int | None, str, str, tuple[str, ...]]] = [
@@ -291,7 +296,7 @@ def _set_limits(order: Order | Row, limits: Limits, day: str, today: str) -> lis
 
 
 def _used(limits: Sequence[_SetLimit]) -> Statement:
-    """Return one query for what is used of all these limits: a database may be a network away."""
+    """Return one query for what is used of all these limits, to save round trips."""
     sums = ", ".join(f"(SELECT {_sum('money')} FROM {each.where})" for each in limits)  # noqa: S608 - ours
     return f"SELECT {sums}", [value for each in limits for value in each.values]
 
@@ -299,12 +304,12 @@ def _used(limits: Sequence[_SetLimit]) -> Statement:
 def totals(db: Transaction, by: Grouping, since: float) -> list[Total]:
     """Return sums by one column."""
     if by not in GROUPINGS:
-        raise ValueError(f"totals are by {', '.join(GROUPINGS)}, not by {by!r}")
+        raise ValueError(f"totals must be by {', '.join(GROUPINGS)}, got {by!r}")
     sums = ", ".join(
         f"{_sum(f'money) FILTER (WHERE state IN ({states})')}"
         for states in ("'settled'", "'sent'", "'unknown'")
     )
-    # The newest call of a group has the present name of its tool.
+    # The newest call of a group has the current name of its tool.
     column, group = ("tool", "entry_id") if by == "tool" else (by, by)
     found = db.execute(
         f"SELECT grouped.*, newest.{column} FROM (SELECT {group} AS name, count(*), {sums}, max(number) AS number"  # noqa: S608
@@ -319,26 +324,26 @@ def totals(db: Transaction, by: Grouping, since: float) -> list[Total]:
 
 
 def _sum(column: str) -> str:
-    """Return a sum as a whole number; Postgres would make it a decimal one."""
+    """Return a sum as an integer; Postgres would return a decimal."""
     return f"CAST(coalesce(sum({column}), 0) AS bigint)"
 
 
 def open_calls(db: Transaction) -> list[Row]:
-    """Return the calls whose process has not booked how they ended."""
+    """Return the calls whose outcome was not booked yet."""
     return list(rows(db, f"WHERE {_OPEN} AND state = 'sent' ORDER BY +number"))
 
 
-_FROM: Final[Mapping[State, frozenset[State]]] = {
-    "settled": frozenset({"sent", "unknown"}),  # a late reply is a reply
+_ALLOWED_FROM: Final[Mapping[State, frozenset[State]]] = {
+    "settled": frozenset({"sent", "unknown"}),  # a late reply counts too
     "released": frozenset({"sent"}),
     "unknown": frozenset({"sent"}),
 }
-"""From which states a call may come into a state."""
+"""State -> the states from which a call may change to it."""
 
 
-def movable(db: Transaction, id: str, to: State) -> Row:
-    """Return a call that may come into that state."""
+def check_transition(db: Transaction, id: str, to: State) -> Row:
+    """Return a call. Raises CatalogError if its state may not change to `to`."""
     found = row(db, id)
-    if found.state not in _FROM[to]:
+    if found.state not in _ALLOWED_FROM[to]:
         raise CatalogError(f"call {id} of {found.tool} is {found.state}: it cannot be {to} any more")
     return found

@@ -1,16 +1,16 @@
-"""The rules of a ledger in a SQL database: what is booked, and when it may be.
+"""The rules of a ledger in a SQL database: what is booked, and when that is allowed.
 
-Every change is one transaction that also holds the check, so a budget cannot be overrun by calls that race, and
-nothing is half booked when a process dies. Amounts are micros (see `types`). Which database it is, and how an owner
-is known to live, is for a class derived from this (`sqlite`, `postgres`).
+Every change is one transaction that includes the checks, so concurrent calls cannot exceed a budget, and nothing is
+half booked when a process dies. Amounts are micros (see `types`). A derived class (`sqlite`, `postgres`) decides
+which database is used, and how it is detected that an owner is alive.
 
-    ledger.recover()                             # what a crash left
+    ledger.recover()                             # books the open calls of processes that have died
     ledger.note_entries({entry_id: name, ...})   # after each list that was read
-    booking = ledger.begin(order, limits)        # connected, nothing sent yet; raises: no request
+    booking = ledger.begin(order, limits)        # connected, nothing sent yet; if it raises, nothing may be sent
     ledger.settle(booking.id, cost) | ledger.release(booking.id) | ledger.unknown(booking.id, why)
 
-What must survive a power cut waits for the disk: `begin`, a cost above what was reserved, `unknown`, stops and what
-people accept. A cost within what was reserved, `release` and `note_entries` need not wait.
+Changes that must survive a power cut wait for the disk: `begin`, a cost above the reserved amount, `unknown`, stops
+and whatever a user accepts. A cost within the reserved amount, `release` and `note_entries` do not wait.
 """
 
 import math
@@ -49,31 +49,31 @@ from toolwire.catalog.ledger.types import (
     Total,
     Unpriceable,
     Unpriced,
+    check_micros,
     format_dollars,
-    whole,
 )
 from toolwire.errors import CatalogError
 
-_ABANDONED: Final = 86_400.0  # no call lives for a day: its owner has forgotten it, alive or not
+_ABANDONED: Final = 86_400.0  # no call takes a day: its owner, alive or not, has lost track of it
 MOST_LOST: Final = 5
-"""Replies of an entry that may be lost in a row before it is stopped."""
+"""The number of replies of an entry lost in a row after which it is stopped."""
 _LONGEST_WHY: Final = 500
 _LONGEST_COST: Final = 80
 _AT_ONCE: Final = 500
 _MANY: Final = 50
 _LONGEST_QUEUE: Final = 3_600.0
-"""Seconds for which places under a rate limit are given out in advance; more means that a clock was set back."""
+"""The farthest a rate limit is booked in advance, in seconds; more means that the clock was set back."""
 
 Listed = tuple[str, str]
-"""The id of an entry, and a name that it was listed under."""
+"""The id of an entry, and a name under which it was listed."""
 
 
 class _MustBeDurableError(Exception):
-    """A booking turned out to need the disk: it is undone, and made once more."""
+    """A booking turned out to need a durable transaction: it is rolled back and made again."""
 
 
 class SqlLedger(ABC):
-    """A `Ledger` in a SQL database. `owner` tells whose a reservation is, `lease` how long one may be silent."""
+    """A `Ledger` in a SQL database. `owner` and `lease` are those of this process."""
 
     owner: str
     lease: float
@@ -86,23 +86,23 @@ class SqlLedger(ABC):
 
     @abstractmethod
     def _now(self, db: Transaction) -> float:
-        """Return the time that counts, in seconds since 1970."""
+        """Return the current time by the clock that applies, in seconds since 1970."""
 
     @abstractmethod
     def _is_alive(self, db: Transaction, owner: str) -> bool:
-        """True if an owner may still book how its calls ended."""
+        """True if an owner is alive, so that it may still book the outcome of its calls."""
 
     @abstractmethod
     def _check_owner(self, db: Transaction, row: Row | None = None) -> None:
-        """Raise `LeaseLost` if this owner may not send anything, or not what was booked as `row`."""
+        """Raise `LeaseLost` if this owner may not send anything, or may not send the call in `row`."""
 
     @abstractmethod
     def _expect(self, db: Transaction, statements: Sequence[query.Statement]) -> None:
-        """Take note of what is going to be asked next: a database that is a network away asks it all at once."""
+        """Announce the queries that come next: a remote database can run them in one round trip."""
 
     @abstractmethod
     def beat(self) -> float:
-        """Say that this owner lives. Returns the seconds for which that holds; infinity if it is seen otherwise."""
+        """Send a heartbeat for this owner. Returns the seconds for which it is valid; infinity if not needed."""
 
     def __enter__(self) -> Self:
         return self
@@ -111,35 +111,35 @@ class SqlLedger(ABC):
         self.close()
 
     def close(self) -> None:
-        """Close the ledger. Twice is fine."""
+        """Close the ledger. May be called twice."""
         self._database.close()
 
     def together(self) -> AbstractContextManager[None]:
-        """Book all calls that this thread makes inside with one wait for the disk, at the end.
+        """Commit everything that this thread books inside the block together, with one wait for the disk.
 
-        A call that is refused raises as usual and leaves the others alone. No order may be sent before the block is
-        over: if that raises, nothing was booked, except what gives money back.
+        A call that is refused raises as usual and does not affect the others. No order may be sent before the block
+        has ended: if its end raises, nothing was booked, except changes that release money.
         """
         return self._database.together()
 
     def begin(self, order: Order, limits: Limits, held: str = "") -> Booking:
-        """Check an order against all that is known and book it as sent. If it raises, nothing may be sent.
+        """Check an order against limits, prices and stops, and book it as sent. If it raises, nothing may be sent.
 
-        What is `held` for it is given back in the same step, so that no other order can take its place.
+        Money that is `held` for it is released in the same transaction, so that no other order can take it.
         """
         with self._database.writing() as db:
             self._check_owner(db)
-            if not held:  # giving back changes the sums, so that they cannot be asked for in advance
+            if not held:  # releasing held money changes the sums, so they cannot be queried in advance
                 self._expect(db, query.expect_for_begin(order, limits, _day(self._now(db))))
             agreed = self._agree(db, order)
             if not isinstance(agreed, PriceRaised):
                 if held:
                     self._drop_held(db, held)
                 return self._book(db, order, agreed, limits)
-        raise agreed  # after the commit: what was asked is remembered, for a person to accept
+        raise agreed  # after the commit: the new price is recorded, for a user to accept
 
     def hold(self, orders: Sequence[tuple[Order, Limits]]) -> list[Held]:
-        """Hold the money of several orders, of all or none, before the first of them is sent."""
+        """Hold the money for several orders, for all or none, before the first of them is sent."""
         raised = None
         with self._database.writing() as db:
             self._check_owner(db)
@@ -154,39 +154,39 @@ class SqlLedger(ABC):
         raise raised  # after the commit, as in `begin`
 
     def drop_held(self, ids: Collection[str]) -> None:
-        """Give back money that is still held."""
+        """Release money that is still held."""
         with self._database.writing(durable=False) as db:
             for id in ids:  # noqa: A001 - as everywhere here
                 self._drop_held(db, id)
 
     def _agree(self, db: Transaction, order: Order) -> pricing.Agreed | PriceRaised:
-        """Return what an order may cost, unless it may not be sent whatever it costs."""
+        """Return the agreed price of an order. Raises if it may not be sent at any price."""
         if not order.vouched and (new := _find_new(db, {order.entry_id: order.name})):
             _note_new(db, new, self._now(db))
         query.check_allowed(db, order)
         for price in (order.price, order.default_price):
             if price is not None:
-                Limit("call", MOST, 0, "the most that a call can be booked with").check(order.tool, price)
+                Limit("call", MOST, 0, "the maximum for a single call").check(order.tool, price)
         return pricing.vouch(order) if order.vouched else pricing.agree(db, order)
 
     def _hold(self, db: Transaction, order: Order, agreed: pricing.Agreed, limits: Limits) -> Held:
         if agreed.price is None:
             raise Unpriceable(
                 f"{order.tool} has no known price, so its money cannot be reserved in advance; set max_price for"
-                f" its step, or a price: toolwire catalog accept {query.reference(db, order)} --price 0.01. Nothing"
-                " was bought"
+                f" its step, or set a price: toolwire catalog accept {query.reference(db, order)} --price 0.01."
+                " Nothing was bought"
             )
         booking = self._insert(db, order, agreed, limits, exclusive=False, why=HELD)
         return Held(booking.id, booking.reserved)
 
     def _drop_held(self, db: Transaction, id: str) -> None:
-        """Give back what is held under an id, if it still is. First as a release, by which the sums are kept."""
+        """Release the money held under an id, if it still is. Released before it is deleted, to update the sums."""
         where = "WHERE id = ? AND state = ? AND why = ?"
         db.execute(f"UPDATE spending SET state = 'released' {where}", (id, "sent", HELD))  # noqa: S608 - a constant
         db.execute(f"DELETE FROM spending {where}", (id, "released", HELD))  # noqa: S608
 
     def _book(self, db: Transaction, order: Order, agreed: pricing.Agreed, limits: Limits) -> Booking:
-        """Book an order as sent, unless a limit or a call that is out forbids it."""
+        """Book an order as sent, unless a limit or another call in flight forbids it."""
         unpriced = agreed.price is None
         if unpriced:
             query.check_priced(db, order, limits)
@@ -208,7 +208,7 @@ class SqlLedger(ABC):
         """Book money within all limits."""
         now = self._now(db)
         today = _day(now)
-        day = max(today, query.latest_day(db))  # a clock that was set back opens no day once more
+        day = max(today, query.latest_day(db))  # a clock that was set back must not reopen an earlier day
         id = secrets.token_hex(6)  # noqa: A001 - as everywhere here
         reserved = _reserve(order.tool, agreed, list(query.limits_of(db, order, limits, day, today)))
         booking = Booking(id, reserved, agreed.price, exclusive)
@@ -231,7 +231,7 @@ class SqlLedger(ABC):
         return booking
 
     def check_again(self, id: str, limits: Limits) -> None:
-        """Raise if a booked order must not be sent once more: stopped, over a limit by now, or no longer sent."""
+        """Raise if a booked order must not be sent again: stopped, over a limit by now, or no longer `sent`."""
         with self._database.reading(current=True) as db:
             row = query.row(db, id)
             if row.state != "sent":
@@ -241,8 +241,8 @@ class SqlLedger(ABC):
             for limit in query.limits_of(db, row, limits, row.day, row.day):
                 if limit.name != "call" and limit.used > limit.most:
                     raise OverBudget(
-                        f"{limit.text} is {format_dollars(limit.most)}, and {format_dollars(limit.used)} is used by"
-                        f" now: {row.tool} is not sent again",
+                        f"{limit.text} is {format_dollars(limit.most)}, but {format_dollars(limit.used)} is already"
+                        f" used: {row.tool} is not sent again",
                         limit.name,
                         0,
                         row.reserved,
@@ -251,16 +251,16 @@ class SqlLedger(ABC):
     def settle(
         self, id: str, actual: int | None, *, unreadable: str = "", stop_if_over: bool = True
     ) -> Settled:
-        """Book what a call cost; None, if the reply does not tell, counts as the price that was asked.
+        """Book the cost of a call. None, if the reply does not have it, counts as the expected price.
 
-        More than reserved stops the entry until it is accepted, unless `stop_if_over` is False; so does a cost that
-        is `unreadable`, and then what was reserved counts. None for a call of unknown price: nothing counts, and
-        the entry is marked as unpriced.
+        A cost above the reserved amount stops the entry until it is accepted, unless `stop_if_over` is False. An
+        `unreadable` cost stops it too, and the reserved amount counts. None for a call of unknown price: nothing is
+        counted, and the entry is marked as unpriced.
         """
         if actual is not None and unreadable:
-            raise ValueError(f"a cost is either read ({actual!r}) or unreadable ({unreadable!r})")
+            raise ValueError(f"actual ({actual!r}) and unreadable ({unreadable!r}) cannot both be set")
         if actual is not None:
-            actual = min(whole("actual", actual), MOST)
+            actual = min(check_micros("actual", actual), MOST)
         try:
             return self._settle(id, actual, unreadable, stop_if_over, durable=bool(unreadable))
         except _MustBeDurableError:
@@ -270,24 +270,24 @@ class SqlLedger(ABC):
         self, id: str, actual: int | None, unreadable: str, stop_if_over: bool, *, durable: bool
     ) -> Settled:
         with self._database.writing(durable) as db:
-            row = query.movable(db, id, "settled")
-            told = row.price or 0 if actual is None else actual
-            cost = row.reserved if unreadable else told
+            row = query.check_transition(db, id, "settled")
+            known = row.price or 0 if actual is None else actual
+            cost = row.reserved if unreadable else known
             if cost > row.reserved and not durable:
                 raise _MustBeDurableError
-            # A first call of unknown price promised nothing, so it broke no promise.
+            # A call of unknown price cannot exceed its price.
             over = cost > row.reserved and row.price is not None
             self._move(db, row, "settled", actual=cost, over=over)
             stopped = ""
             if over and stop_if_over:
                 pricing.record_overcharge(db, row, cost)
                 stopped = (
-                    f"a call cost {format_dollars(cost)}, and {format_dollars(row.reserved)} was reserved"
+                    f"a call cost {format_dollars(cost)}, but {format_dollars(row.reserved)} was reserved"
                 )
             elif unreadable:
                 stopped = f"the cost in a reply cannot be read: {_quote(unreadable)}"
             elif actual is not None and (row.price is None or row.guessed):
-                pricing.learn(db, row, cost)
+                pricing.adopt_cost(db, row, cost)
             else:
                 pricing.confirm(db, row, cost)
             if stopped:
@@ -299,41 +299,43 @@ class SqlLedger(ABC):
     def release(self, id: str) -> None:
         """Book that nothing was spent."""
         with self._database.writing(durable=False) as db:
-            self._move(db, query.movable(db, id, "released"), "released")
+            self._move(db, query.check_transition(db, id, "released"), "released")
 
     def unknown(self, id: str, why: str) -> None:
         """Book that the reply was lost: the money stays reserved.
 
-        What it cost nobody knows, so the price counts as unconfirmed again, and after several in a row the entry is
-        stopped: an API that spoils its replies could charge what it likes.
+        The cost is not known, so the price counts as unconfirmed again, and after several lost replies in a row the
+        entry is stopped: otherwise an API that breaks its replies could charge any amount.
         """
         with self._database.writing() as db:
-            row = query.movable(db, id, "unknown")
+            row = query.check_transition(db, id, "unknown")
             self._move(db, row, "unknown", why=why)
-            lost = pricing.doubt(db, row)
+            lost = pricing.record_lost_reply(db, row)
             if lost >= MOST_LOST and not query.stops(db, row.entry_id):
                 self._stop(db, row.entry_id, row.tool, f"the replies to {lost} calls in a row were lost")
 
     def resolve(self, id: str, charged: bool, amount: int | None = None) -> None:
-        """Book what became of an unknown call; no amount is as reserved."""
-        if amount is not None and (whole("amount", amount) > MOST or not charged):
+        """Book the outcome of an unknown call. Without an amount, the reserved one was charged."""
+        if amount is not None and (check_micros("amount", amount) > MOST or not charged):
             raise CatalogError(f"call {id} cannot be booked with {format_dollars(amount)}")
         with self._database.writing() as db:
-            row = query.movable(db, id, "settled")
+            row = query.check_transition(db, id, "settled")
             if row.state != "unknown":
-                raise CatalogError(f"call {id} is {row.state}, not unknown: its own process books it")
+                raise CatalogError(
+                    f"call {id} is {row.state}, not unknown: its own process books the outcome"
+                )
             if not charged:
                 self._move(db, row, "released", why=row.why)
                 return
             if amount is None and row.price is None:
-                raise CatalogError(f"call {id} had no known price: say what it cost")
+                raise CatalogError(f"call {id} had no known price: give the amount that it cost")
             cost = row.reserved if amount is None else amount
             self._move(db, row, "settled", actual=cost, over=cost > row.reserved, why=row.why)
 
     def recover(self) -> list[Row]:
-        """Book the calls of dead owners as unknown, and give back what they only held. Returns the unknown ones.
+        """Book the open calls of dead owners as unknown, and release what they only held. Returns the unknown ones.
 
-        Calls of living owners are left alone, unless nothing happened to them for a day.
+        Calls of living owners are left alone, unless they have not changed for a day.
         """
         with self._database.reading() as db:
             owners = {row.owner for row in query.open_calls(db)} - {self.owner}
@@ -345,13 +347,15 @@ class SqlLedger(ABC):
                 self._drop_held(db, row.id)
                 left.remove(row)
             for row in left:
-                self._move(db, row, "unknown", why="the process that made this call ended before it was over")
+                self._move(
+                    db, row, "unknown", why="the process that made this call ended before the call was over"
+                )
             return [query.row(db, row.id) for row in left]
 
     def note_entries(self, names: Mapping[str, str]) -> None:
-        """Take note of a list that was just read: the name of every entry, by its id.
+        """Record the entries of a list that was just read: the name of every entry, by its id.
 
-        An id that is new, or has a name that is new for it, inherits stops and prices of those that had the name.
+        A new id, or a new name of a known id, inherits stops and prices from entries that had the name before.
         """
         if names == self._listed:
             return
@@ -359,9 +363,9 @@ class SqlLedger(ABC):
             new = _find_new(db, names)
         if new:
             with self._database.writing(durable=False) as db:
-                new = _find_new(db, dict(new))  # another process may have been faster
+                new = _find_new(db, dict(new))  # another process may have recorded some meanwhile
                 _note_new(db, new, self._now(db))
-        if not self._database.grouped:  # else it may still be undone
+        if not self._database.grouped:  # otherwise it may still be rolled back
             self._listed = dict(names)
 
     def stopped(self, entry_id: str) -> str | None:
@@ -370,15 +374,15 @@ class SqlLedger(ABC):
             return next((stop.why for stop in query.stops(db, entry_id)), None)
 
     def stop(self, entry_id: str, tool: str, why: str) -> None:
-        """Refuse calls of an entry from now on."""
+        """Refuse calls to an entry from now on."""
         with self._database.writing() as db:
             self._stop(db, entry_id, tool, why)
 
     def accept(self, entry_id: str) -> None:
-        """Allow calls of a stopped entry again."""
+        """Allow calls to a stopped entry again."""
         with self._database.writing() as db:
             db.execute("DELETE FROM stops WHERE entry_id = ?", (entry_id,))
-            pricing.trust(db, entry_id)
+            pricing.clear_lost_replies(db, entry_id)
 
     def stops(self) -> list[Stop]:
         """Return the tools that are stopped."""
@@ -386,35 +390,35 @@ class SqlLedger(ABC):
             return query.stops(db)
 
     def unpriced(self) -> list[Unpriced]:
-        """Return the tools, or actions of them, whose price neither the list nor a reply told."""
+        """Return the tools, or actions of them, whose price is in neither the list nor a reply."""
         with self._database.reading() as db:
             return query.unpriced(db)
 
     def find(self, name: str) -> dict[str, str]:
-        """Find the entries that a name stands for (an id, or a tool's name), each with the name of its tool."""
+        """Find the entries with this id or tool name. Returns entry id -> tool name."""
         with self._database.reading() as db:
             return query.find(db, name)
 
     def price(self, entry_id: str, variant: str = "") -> int | None:
-        """Return the price that was agreed to, None if there is none."""
+        """Return the agreed price; None if there is none."""
         with self._database.reading() as db:
             pin = query.pin(db, entry_id, variant)
             return None if pin is None else pin.price
 
     def accept_price(self, entry_id: str, price: int, tool: str = "", variant: str = "") -> None:
-        """Agree to this price instead, or for the first time."""
-        if whole("price", price) > MOST:
+        """Set the agreed price, which may be the first one."""
+        if check_micros("price", price) > MOST:
             raise CatalogError(f"no call may cost {format_dollars(price)}")
         with self._database.writing() as db:
-            pricing.put(db, entry_id, variant, tool, price)
+            pricing.set_price(db, entry_id, variant, tool, price)
 
     def prices(self) -> list[Price]:
-        """Return the prices that were agreed to."""
+        """Return the agreed prices."""
         with self._database.reading() as db:
             return query.prices(db)
 
     def today(self) -> str:
-        """Return the day (UTC) that a call made now counts for: the clock's, or a later one that has calls."""
+        """Return the day (UTC) that a call made now counts for: today, or a later day that already has calls."""
         with self._database.reading() as db:
             return max(_day(self._now(db)), query.latest_day(db))
 
@@ -433,14 +437,14 @@ class SqlLedger(ABC):
             return list(query.rows(db, where, *values))
 
     def totals(self, by: Grouping, since: float | None = None) -> list[Total]:
-        """Return sums by tool, day, session or state, in the order of their names."""
+        """Return sums by tool, day, session or state, sorted by name."""
         with self._database.reading() as db:
             return query.totals(db, by, since or 0.0)
 
     def take_turn(self, name: str, interval: float, slack: float, at_most: float) -> float | None:
-        """Take the next place under a rate limit that all who use this ledger share.
+        """Take the next slot of a rate limit that all users of this ledger share.
 
-        Returns the seconds to wait for it; None, and no place is taken, if those are more than `at_most`.
+        Returns the seconds until the slot; None, without taking it, if those are more than `at_most`.
         """
         with self._database.writing(durable=False) as db:
             now = self._now(db)
@@ -457,23 +461,23 @@ class SqlLedger(ABC):
             return delay
 
     def return_turn(self, name: str, interval: float) -> None:
-        """Give a place under a rate limit back: those who ask later may have it."""
+        """Give a slot of a rate limit back, for later calls."""
         with self._database.writing(durable=False) as db:
             db.execute("UPDATE rates SET free_at = free_at - ? WHERE name = ?", (interval, name))
 
     def document(self, name: str) -> Document | None:
-        """Return a document that all who use this ledger share; None if there is none of that name."""
+        """Return a shared document; None if it does not exist."""
         with self._database.reading() as db:
             found = db.execute("SELECT version, content FROM documents WHERE name = ?", (name,)).fetchone()
         return None if found is None else Document(*found)
 
     def document_version(self, name: str) -> int:
-        """Return the version of a document; 0 if there is none."""
+        """Return the version of a shared document; 0 if it does not exist."""
         with self._database.reading() as db:
             return int(query.one(db, "SELECT version FROM documents WHERE name = ?", name) or 0)
 
     def change_document(self, name: str, change: Callable[[str | None], str]) -> Document:
-        """Replace a document by what `change` makes of it, and return it. Nobody else can write meanwhile."""
+        """Replace a shared document with the result of `change`, and return it. Others cannot write meanwhile."""
         with self._database.writing() as db:
             version, before = db.execute(
                 "SELECT version, content FROM documents WHERE name = ?", (name,)
@@ -512,7 +516,7 @@ class SqlLedger(ABC):
 
 
 def _reserve(tool: str, agreed: pricing.Agreed, limits: Collection[Limit]) -> int:
-    """Return how much to reserve: the most that was agreed to, or if that does not fit, what is asked."""
+    """Return how much to reserve: the agreed maximum or, if that does not fit the limits, the current price."""
     if agreed.price is not None and all(limit.most - limit.used >= agreed.most for limit in limits):
         return agreed.most
     for limit in limits:
@@ -525,18 +529,18 @@ def _day(at: float) -> str:
 
 
 def _brief(why: str) -> str:
-    """Cut a reason to what is kept, and to text that any database takes. It may hold the words of others."""
+    """Shorten a reason, which may quote an API, and make it a text that any database accepts."""
     return storable(why[:_LONGEST_WHY])
 
 
 def _quote(text: str) -> str:
-    """Cut the words of others and make them printable."""
+    """Shorten a text from an API and make it printable."""
     cut = text if len(text) <= _LONGEST_COST else text[:_LONGEST_COST] + "..."
     return plain_line(cut)
 
 
 def _find_new(db: Transaction, names: Mapping[str, str]) -> list[Listed]:
-    """Return the entries that were never listed under their name before."""
+    """Return the entries that have not been listed under their name before."""
     seen: set[Listed] = set()
     all_ids = list(names)
     for start in range(0, len(all_ids), _AT_ONCE):
@@ -546,16 +550,16 @@ def _find_new(db: Transaction, names: Mapping[str, str]) -> list[Listed]:
 
 
 def _note_new(db: Transaction, new: Iterable[Listed], now: float) -> None:
-    """Keep new entries, with the stops and prices that they inherit from those that had their name before.
+    """Insert new entries, with the stops and prices that they inherit from entries that had their name before.
 
-    What is new together inherits nothing from each other: those are two products with one name.
+    Entries that are new together do not inherit from each other: they are different products with the same name.
     """
-    # Once for each name: a list may have the same one ten thousand times.
+    # Looked up once per name: a list may have the same name ten thousand times.
     groups: dict[Listed, list[str]] = defaultdict(list)
     for entry_id, name in new:
         groups[_scope(entry_id), name].append(entry_id)
     decided = groups.keys() if len(groups) < _MANY else _find_decided(db)
-    # All of them before anything is copied.
+    # All are looked up before anything is copied.
     found = {key: _find_legacy(db, *key) for key in groups if key[1] and key in decided}
     for key, legacy in found.items():
         for entry in groups[key]:
@@ -567,7 +571,7 @@ def _note_new(db: Transaction, new: Iterable[Listed], now: float) -> None:
 
 
 def _find_decided(db: Transaction) -> set[Listed]:
-    """Find all APIs and names about which anything was decided: few, where a new list has thousands."""
+    """Find all APIs and names with a price, a stop or an unknown price: a few, while a new list has thousands."""
     return set(
         db.execute(
             "SELECT DISTINCT scope, name FROM entries WHERE entry_id IN (SELECT entry_id FROM prices"
@@ -578,7 +582,7 @@ def _find_decided(db: Transaction) -> set[Listed]:
 
 @dataclass(frozen=True)
 class _Legacy:
-    """The decisions that a new entry inherits by its name. A stop ends with the entry that was stopped first."""
+    """What a new entry inherits through its name. `stop` names the entry that was stopped originally."""
 
     prices: list[tuple[str, str, int]]
     unpriced: list[tuple[str, str]]
@@ -586,7 +590,7 @@ class _Legacy:
 
 
 def _find_legacy(db: Transaction, scope: str, name: str) -> _Legacy:
-    """Find the lowest price of each variant, unknown prices, and the oldest stop."""
+    """Find the lowest price of each variant, the unknown prices, and the oldest stop."""
     of_name = "JOIN entries USING (entry_id) WHERE scope = ? AND entries.name = ?"
     prices: dict[str, tuple[str, str, int]] = {}
     for variant, tool, price in db.execute(
@@ -604,7 +608,7 @@ def _find_legacy(db: Transaction, scope: str, name: str) -> _Legacy:
 
 
 def _inherit(db: Transaction, entry_id: str, legacy: _Legacy, now: float) -> None:
-    """Copy what there is to inherit. What an entry has itself stays."""
+    """Copy the inherited prices and stop. Those that the entry already has are not replaced."""
     db.executemany(
         "INSERT INTO prices (entry_id, variant, tool, price, offered) VALUES (?1, ?2, ?3, ?4, ?4)"
         " ON CONFLICT DO NOTHING",

@@ -1,12 +1,12 @@
-"""The ledger in a SQLite file that any number of threads and processes of this machine book in.
+"""The ledger in a SQLite file, for any number of threads and processes on this machine.
 
-Owns the file, its connection and its transactions, and that owners are processes of this machine (`process_owner`).
-The rules are those of `sql_ledger`.
+Owns the file, its connection and its transactions. Owners are processes on this machine (`process_owner`). The
+rules are those of `sql_ledger`.
 
 A durable transaction (`synchronous=FULL`) is on the disk before the next step. One that is not (NORMAL, in WAL
-mode) survives a killed process, but not a power cut. So money must be durable when it is reserved, and whatever
-takes more or forbids something must be too. What only gives money back may be lost: after the power cut its call is
-still `sent`, becomes unknown, and its money stays reserved until a person says what became of it.
+mode) survives a killed process, but not a power cut. So reserving money must be durable, and so must every change
+that takes more money or forbids something. A change that only releases money may be lost: after the power cut its
+call is still `sent`, becomes unknown, and its money stays reserved until a user reconciles it.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ MEMORY: Final = ":memory:"
 _OLDEST: Final = (3, 37, 0)  # STRICT tables
 _PAUSE: Final = 0.005
 
-# Primary result code -> what to say. The rest of the sentence is the same for all.
-_SAYS: Final = {
-    sqlite3.SQLITE_BUSY: "is locked by another process for too long",
-    sqlite3.SQLITE_LOCKED: "is locked by another process for too long",
+# Primary result code -> the middle of the error message.
+_MESSAGES: Final = {
+    sqlite3.SQLITE_BUSY: "was locked by another process for too long",
+    sqlite3.SQLITE_LOCKED: "was locked by another process for too long",
     sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
     sqlite3.SQLITE_READONLY: "cannot be written: the file or its folder is read-only",
     sqlite3.SQLITE_CORRUPT: "is damaged",
-    sqlite3.SQLITE_NOTADB: "is damaged, or no ledger of toolwire",
+    sqlite3.SQLITE_NOTADB: "is damaged, or is not a toolwire ledger",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened",
     sqlite3.SQLITE_IOERR: "cannot be read or written: the disk failed or is full",
     sqlite3.SQLITE_PERM: "may not be opened",
@@ -49,8 +49,9 @@ _SAYS: Final = {
 class SqliteLedger(SqlLedger):
     """A `Ledger` in a SQLite file, or in memory with the path `:memory:`.
 
-    `owner` tells whose a reservation is (default: this process), `alive` whether an owner still runs; `clock` gives
-    seconds since 1970. What is locked by another process is waited for, `patience` seconds at most.
+    `owner` is the name under which this process books (default: derived from the process). `alive` returns
+    whether an owner still runs. `clock` returns seconds since 1970. Waits at most `patience` seconds for a lock
+    of another process.
     """
 
     def __init__(
@@ -70,11 +71,11 @@ class SqliteLedger(SqlLedger):
         self._alive = alive
 
     def beat(self) -> float:
-        """Do nothing: a process of this machine is seen to live. Returns infinity."""
+        """Return infinity: processes on this machine are observed directly, so no heartbeat is needed."""
         return math.inf
 
     def _expect(self, _db: Transaction, _statements: Sequence[Statement]) -> None:
-        """Do nothing: each question is answered by this process itself."""
+        """Do nothing: there are no round trips to save."""
 
     def _now(self, _db: Transaction) -> float:
         return self._clock()
@@ -83,14 +84,15 @@ class SqliteLedger(SqlLedger):
         return self._alive(owner)
 
     def _check_owner(self, _db: Transaction, _row: Row | None = None) -> None:
-        """Allow all: who runs this lives."""
+        """Do nothing: the process that runs this is alive."""
 
 
 class _Files:
     """The files that a database has open, by device and inode; the first one is the database itself.
 
-    Connections of one process to the same file share the log's index inside SQLite, whatever is on the disk since.
-    So they share what was found when the first one was opened, and one that comes later finds a change too.
+    Connections of one process to the same file share the index of the log inside SQLite, even if the files on disk
+    were replaced. So they share the identities found when the first one was opened, and a later one detects a
+    replacement too.
     """
 
     _of_process: ClassVar[dict[tuple[int, int], "_Files"]] = {}
@@ -102,7 +104,7 @@ class _Files:
 
     @classmethod
     def join(cls, found: dict[str, tuple[int, int]]) -> "_Files":
-        """Return the files that this process has open already, or these if it has none."""
+        """Return the files that this process already has open; these, if it has none."""
         with cls._lock:
             files = cls._of_process.setdefault(next(iter(found.values())), cls(found))
             files.users += 1
@@ -117,7 +119,7 @@ class _Files:
 
 
 class SqliteDatabase(Database):
-    """One connection, for all threads of a process, one at a time."""
+    """One connection, which the threads of a process use one at a time."""
 
     def __init__(self, path: str | os.PathLike[str], patience: float, create: bool) -> None:
         super().__init__(MEMORY if os.fspath(path) == MEMORY else str(Path(path).absolute()), patience)
@@ -127,7 +129,7 @@ class SqliteDatabase(Database):
             raise CatalogError(
                 f"a ledger needs SQLite 3.37 or newer, this Python has {sqlite3.sqlite_version}"
             )
-        # SQLite puts its other files beside the one that links lead to.
+        # SQLite puts its other files beside the target of symbolic links.
         self._log, self._index = (os.path.realpath(self.path) + end for end in ("-wal", "-shm"))
         if self.path != MEMORY:
             self._make_file(create)
@@ -145,18 +147,19 @@ class SqliteDatabase(Database):
             raise
 
     def close(self) -> None:
-        """Close the file. Twice is fine."""
+        """Close the file. May be called twice."""
         with self._turn():
             if self._others_have_another_log():
-                # The last one to close a file copies the log into it: here the wrong one, over what others booked.
-                # So the connection stays open until the process ends, and then nothing is copied.
+                # The last connection to close a file copies the log into it: here the wrong log, which would
+                # overwrite what others booked. So this one stays open until the process ends, when nothing is
+                # copied.
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
             else:
                 self._disconnect()
 
     @contextlib.contextmanager
     def writing(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """Run a transaction that nobody else can write beside. Undone if anything is raised in it."""
+        """Run a transaction during which nobody else can write. Rolled back if anything is raised in it."""
         if (group := self._own_group()) is not None:
             with self._step(group, durable) as connection:
                 yield connection
@@ -171,7 +174,7 @@ class SqliteDatabase(Database):
 
     @contextlib.contextmanager
     def reading(self, *, current: bool = False) -> Iterator[sqlite3.Connection]:
-        """Run a transaction that sees one state of the ledger; `current`: of the files that are in place now."""
+        """Run a transaction that sees one state of the ledger; `current`: raise if the files were replaced."""
         if (group := self._own_group()) is not None and self._connection.in_transaction:
             with self._failures():
                 yield self._connection
@@ -188,11 +191,11 @@ class SqliteDatabase(Database):
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Commit what this thread writes inside at once, at the end, with one wait for the disk.
+        """Commit everything that this thread writes inside at the end, with one wait for the disk.
 
-        Each transaction inside that raises is undone alone. If the commit fails, or anything gets out of the block,
-        nothing is booked, but for what need not be durable and came before the first that must: it was committed
-        when that began. Other threads wait.
+        A transaction inside that raises is rolled back alone. If the commit fails, or an exception leaves the
+        block, nothing is booked, except changes that need not be durable and precede the first durable one: they
+        were committed when that began. Other threads wait.
         """
         self._check_not_grouped()
         with self._turn():
@@ -213,9 +216,9 @@ class SqliteDatabase(Database):
         # The low byte is the kind of failure. Errors of the module itself ("closed database") have no code.
         code = getattr(error, "sqlite_errorcode", None)
         reason = getattr(error, "strerror", None) or str(error)
-        says = _SAYS.get(code & 0xFF, "cannot be used") if isinstance(code, int) else "cannot be used"
+        problem = _MESSAGES.get(code & 0xFF, "cannot be used") if isinstance(code, int) else "cannot be used"
         raise Unavailable(
-            f"the ledger {self.path} {says} ({reason}); no paid call goes out without it"
+            f"the ledger {self.path} {problem} ({reason}); no paid call is sent without it"
         ) from error
 
     def _disconnect(self) -> None:
@@ -231,7 +234,7 @@ class SqliteDatabase(Database):
         try:
             with self._failures():
                 if durable and not group.durable and connection.in_transaction:
-                    # How durable a transaction is can only be said before it begins.
+                    # Durability can only be set before a transaction begins.
                     connection.execute("COMMIT")
                 if not connection.in_transaction:
                     self._start(durable)
@@ -252,12 +255,12 @@ class SqliteDatabase(Database):
                     if connection.in_transaction:
                         connection.execute("RELEASE step")
         except CatalogError as error:
-            if not connection.in_transaction:  # a full disk, for one, undoes all of it
+            if not connection.in_transaction:  # a full disk, for example, rolls all of it back
                 group.error = error
             raise
 
     def _start(self, durable: bool) -> None:
-        """Begin a transaction that nobody else can write beside."""
+        """Begin a transaction during which nobody else can write."""
         if durable is not self._durable and self.path != MEMORY:
             self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._durable = durable
@@ -274,31 +277,31 @@ class SqliteDatabase(Database):
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
-        """Turn failures of the database into `CatalogError`."""
+        """Raise failures of the database as `CatalogError`."""
         try:
             yield
         except sqlite3.Error as error:
             self.refuse(error)
-        except UnicodeEncodeError as error:  # half a surrogate pair, which JSON lets through
+        except UnicodeEncodeError as error:  # half a surrogate pair, which JSON allows
             raise CatalogError(f"a value to be booked is not valid text: {error.object!r}") from error
 
     def _check_files(self) -> None:
-        """Raise unless the files are those that were opened.
+        """Raise if the files are not those that were opened.
 
-        SQLite would go on in files that no other process finds any more, each with a budget of its own.
+        SQLite would continue in files that no other process can find, with a separate budget.
         """
         for path, opened in self._files.opened.items():
             if self._identify(path) != opened:
                 raise CatalogError(
                     f"{path}, a file of the ledger, was moved, deleted or replaced while the ledger was in use, so"
-                    " others may spend the same money: nothing is bought. Stop all that uses this ledger, check it"
-                    " with toolwire catalog spend, and start again"
+                    " others may spend the same money: nothing is bought. Stop everything that uses this ledger,"
+                    " check it with toolwire catalog spend, and start again"
                 )
 
     def _identify(self, path: str) -> tuple[int, int]:
-        """Return which file is at a path now; zeros if there is none."""
+        """Return device and inode of the file at a path; zeros if there is no file."""
         try:
-            found = os.stat(path)  # noqa: PTH116 - in every transaction, three times
+            found = os.stat(path)  # noqa: PTH116 - faster; called three times per transaction
         except FileNotFoundError:
             return (0, 0)
         except OSError as error:
@@ -306,7 +309,7 @@ class SqliteDatabase(Database):
         return found.st_dev, found.st_ino
 
     def _make_file(self, create: bool) -> None:
-        """Make the file before SQLite does: for its owner only. SQLite gives the files beside it the same mode."""
+        """Create the file, readable by its owner only. SQLite gives the files beside it the same mode."""
         place = Path(self.path)
         try:
             if create:
@@ -330,10 +333,10 @@ class SqliteDatabase(Database):
                 schema.prepare_sqlite(connection, self.path)
 
     def _check_log(self) -> None:
-        """Raise if the log beside the file was deleted while another process books in it.
+        """Raise if the log beside the file was deleted while another process uses the ledger.
 
-        Those bookings are not in the file yet, so a budget would have their money again. Only a file that nobody
-        has open is without a log; one that is just being opened gets it soon.
+        The bookings in the log are not in the file yet, so their money could be spent again. Only a file that
+        nobody has open has no log; a file that is just being opened gets one soon.
         """
         deadline = time.monotonic() + self._patience
         with self._failures():
@@ -344,29 +347,29 @@ class SqliteDatabase(Database):
                         alone.execute("PRAGMA user_version").fetchone()
                     except sqlite3.Error as error:
                         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                            return  # opening it says what is wrong
+                            return  # opening it reports what is wrong
                     else:
                         return
                 if time.monotonic() > deadline:
                     raise CatalogError(
                         f"the ledger {self.path} is used by another process, but {self._log} is missing: it was"
-                        " deleted while in use, and has the last calls in it. Stop all that uses this ledger, which"
-                        " saves them if it still can, and start again"
+                        " deleted while in use, and contains the latest calls. Stop everything that uses this"
+                        " ledger, which saves them if that is still possible, and start again"
                     )
                 time.sleep(_PAUSE)
 
     def _others_have_another_log(self) -> bool:
-        """True if the log or its index was replaced: other processes may then book in files that are not ours."""
+        """True if the log or its index was replaced, so that other processes may use other files than this one."""
         paths = self._files.opened
         return (
             self.path in paths
             and self._identify(self.path) == paths[self.path]
-            and os.path.exists(self._log)  # noqa: PTH110 - if it is only gone, this process has the last calls
+            and os.path.exists(self._log)  # noqa: PTH110 - if it was only deleted, this process has the latest calls
             and any(self._identify(path) != opened for path, opened in paths.items())
         )
 
     def _use_wal(self) -> None:
-        """Turn to WAL. Two processes that do so at once are not made to wait by SQLite, so this waits."""
+        """Switch to WAL mode. SQLite does not wait if two processes do so at once, so this retries."""
         deadline = time.monotonic() + self._patience
         while True:
             try:

@@ -1,9 +1,10 @@
-"""What a ledger needs of a database: transactions that run SQL, alone or in groups, one thread at a time.
+"""What a ledger needs from a database: transactions that run SQL, alone or in groups, one thread at a time.
 
-Owns what all databases have in common, and knows none.
+Contains what all databases have in common, and knows no particular one.
 
-Statements are written once, for SQLite and Postgres: values are marked `?` (or `?1`, `?2`, ... where one is used
-twice), flags are the numbers 0 and 1, and only what both databases understand is used. `schema` has what differs.
+Statements are written once, for SQLite and Postgres: placeholders are `?` (or `?1`, `?2`, ... where a value is
+used twice), flags are the numbers 0 and 1, and only syntax that both databases understand is used. The
+differences are in `schema`.
 """
 
 import os
@@ -33,7 +34,7 @@ class Found(Protocol):
 
 
 class Transaction(Protocol):
-    """A transaction that is open."""
+    """An open transaction."""
 
     def execute(self, query: str, values: Sequence[Any] = (), /) -> Found:
         """Run a statement."""
@@ -51,7 +52,7 @@ class Group:
     db: Any
     thread: int = field(default_factory=threading.get_ident)
     durable: bool = False
-    """True if what is open now survives a power cut."""
+    """True if the open transaction will survive a power cut."""
     error: CatalogError | None = None
     """Why nothing more can be booked in it."""
 
@@ -62,7 +63,7 @@ class Group:
 
 
 class Database(ABC):
-    """Opens transactions. Its failures are `CatalogError`. `path` says where it is, without a password."""
+    """Opens transactions. Failures are raised as `CatalogError`. `path` is its location, without a password."""
 
     def __init__(self, path: str, patience: float) -> None:
         self.path = path
@@ -73,9 +74,9 @@ class Database(ABC):
 
     @abstractmethod
     def writing(self, durable: bool = True) -> AbstractContextManager[Transaction]:
-        """Run a transaction that nobody else can write beside. Undone if anything is raised in it.
+        """Run a transaction during which nobody else can write. Rolled back if anything is raised in it.
 
-        `durable`: it survives a power cut. One that is not survives the end of a process.
+        `durable`: it survives a power cut. Otherwise it survives only the end of the process.
         """
 
     @abstractmethod
@@ -84,15 +85,15 @@ class Database(ABC):
 
     @abstractmethod
     def together(self) -> AbstractContextManager[None]:
-        """Commit what this thread writes inside at once, at the end. What raises inside is undone alone."""
+        """Commit everything that this thread writes inside at the end. A step that raises is rolled back alone."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close all connections. Twice is fine."""
+        """Close all connections. May be called twice."""
 
     @property
     def grouped(self) -> bool:
-        """True if this thread is inside `together`, so that nothing is certain before its end."""
+        """True if this thread is inside `together`, so that nothing is committed before its end."""
         return self._own_group() is not None
 
     def _own_group(self) -> Group | None:
@@ -101,15 +102,15 @@ class Database(ABC):
 
     def _check_not_grouped(self) -> None:
         if self.grouped:
-            raise CatalogError("transactions of the ledger are being grouped already")
+            raise CatalogError("together() of a ledger cannot be nested")
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Be the one thread of this process that writes."""
+        """Hold the lock that lets only one thread of this process write at a time."""
         self._check_process()
         if not self._lock.acquire(timeout=2 * self._patience):
             raise Unavailable(
-                f"the ledger {self.path} is held by another thread for too long; no paid call goes out without it"
+                f"the ledger {self.path} was locked by another thread for too long; no paid call is sent without it"
             )
         try:
             yield
@@ -117,7 +118,7 @@ class Database(ABC):
             self._lock.release()
 
     def _check_process(self) -> None:
-        if os.getpid() != self._pid:  # neither locks nor connections can be shared with it
+        if os.getpid() != self._pid:  # neither locks nor connections can be shared with a child process
             raise CatalogError(
-                f"the ledger {self.path} was opened before a fork: open it again in the new process"
+                f"the ledger {self.path} was opened before a fork: open it again in the child process"
             )

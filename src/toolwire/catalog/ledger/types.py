@@ -1,19 +1,19 @@
 """The interface of a ledger: its methods, values and errors.
 
 Money is whole micro-dollars ("micros"; 1,000,000 is one dollar), never a float. A paid call is booked just before
-its first byte goes out, in one step that checks everything, and then goes
+its first byte is sent, in one transaction that checks everything. Its state is then
 
-    sent ──> settled      the reply came; `actual` is what it cost
+    sent ──> settled      the reply was received; `actual` is the cost
       ├────> released     nothing was spent
-      └────> unknown ───> settled | released      the reply was lost; a person says what became of it
+      └────> unknown ───> settled | released      the reply was lost; a user decides what happened
 
-Money counts against the limits from `sent` on: as reserved until it is settled, with its true cost then, and not at
-all once it is released. Prices, stops and sums are those of an entry (`entry_id`, which must be unique among all
-APIs: the text before its first ":" stands for the API); the name of a tool may change and is there for people. This
-module does no I/O and knows no database.
+Money counts against the limits from `sent` on: the reserved amount until the call is settled, then the true cost,
+and nothing once it is released. Prices, stops and sums are kept by entry (`entry_id`, which must be unique among
+all APIs: the text before its first ":" identifies the API). The name of a tool may change, and is only for
+display. This module does no I/O and knows no database.
 
 Money can be held for several orders together before the first is sent (`hold`). Such a row is `sent` as well, with
-`HELD` as its reason; it goes when its order is booked, when it is dropped, or when its process has died.
+`HELD` as its reason. It is removed when its order is booked, when it is dropped, or when its process has died.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,14 +30,14 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 GROUPINGS: Final[tuple[Grouping, ...]] = get_args(Grouping)
 
 HELD: Final = "reserved for a later step of a chain: nothing was sent"
-"""The reason of a row that only holds money (`Ledger.hold`)."""
+"""The reason (`Row.why`) of a row that only holds money (`Ledger.hold`)."""
 
 MOST: Final = 1_000_000_000_000
-"""One million dollars: no single call is booked with more, so that sums stay whole numbers of 64 bits."""
+"""One million dollars, the most that a single call is booked with, so that sums fit 64-bit integers."""
 
 
-class OverBudget(CatalogError):  # noqa: N818 - what happened, not "error"
-    """A call that would go over a limit. `limit` names it; `left` and `cost` are micros."""
+class OverBudget(CatalogError):  # noqa: N818 - named after the reason
+    """The call would exceed a limit. `limit` names it; `left` and `cost` are micros."""
 
     def __init__(self, message: str, limit: str = "", left: int = 0, cost: int = 0) -> None:
         self.limit = limit
@@ -47,7 +47,7 @@ class OverBudget(CatalogError):  # noqa: N818 - what happened, not "error"
 
 
 class PriceRaised(CatalogError):  # noqa: N818
-    """The list asks more than was agreed to. `pinned` and `offered` are micros."""
+    """The price in the list is higher than the agreed price. `pinned` (agreed) and `offered` are micros."""
 
     def __init__(self, message: str, pinned: int = 0, offered: int = 0) -> None:
         self.pinned = pinned
@@ -56,9 +56,9 @@ class PriceRaised(CatalogError):  # noqa: N818
 
 
 class Busy(CatalogError):  # noqa: N818
-    """A call whose cost is not certain is out, perhaps of another process, and only one may be at a time.
+    """Another call whose cost is not certain is in flight, perhaps in another process; only one may be at a time.
 
-    `retryable`: it can be tried again when that call is over; else a person has to reconcile it first.
+    `retryable`: the call can be tried again when the other one is over; otherwise a user must reconcile that first.
     """
 
     def __init__(self, message: str, retryable: bool = True) -> None:
@@ -67,72 +67,74 @@ class Busy(CatalogError):  # noqa: N818
 
 
 class Duplicate(CatalogError):  # noqa: N818
-    """This session has booked a call with that idempotency key before."""
+    """This session has already booked a call with the same idempotency key."""
 
 
 class Unavailable(CatalogError):  # noqa: N818
-    """The ledger cannot be reached or written just now: nothing was booked, and it may be tried again."""
+    """The ledger cannot be reached or written at the moment. Nothing was booked; a retry may succeed."""
 
 
 class LeaseLost(CatalogError):  # noqa: N818
-    """This process was paused, or cut off from the ledger, for so long that others have taken it for dead.
+    """This process was paused, or disconnected from the ledger, for so long that others have declared it dead.
 
-    Nothing may be sent for what it had booked. What it books from now on is under a new owner's name.
+    Orders that it had booked must not be sent any more. It books new ones under a new owner name.
     """
 
 
 class Stopped(CatalogError):  # noqa: N818
-    """The tool was stopped, and nobody has accepted it again."""
+    """The tool is stopped until a user accepts it again."""
 
 
 class Unpriceable(CatalogError):  # noqa: N818
-    """Money cannot be held for a call whose price nobody knows."""
+    """Money cannot be held for a call without a known price."""
 
 
-def whole(name: str, value: int) -> int:
-    """Return an amount in micros. Dollars given by mistake (a float) and negative amounts are refused."""
+def check_micros(name: str, value: int) -> int:
+    """Return an amount in micros. Rejects negative amounts, and floats, which would be dollars by mistake."""
     if type(value) is not int or value < 0:
-        raise ValueError(f"{name} must be whole micro-dollars, 0 or more, not {value!r}")
+        raise ValueError(f"{name} must be whole micro-dollars, 0 or more, got {value!r}")
     return value
 
 
 @dataclass(frozen=True)
 class Order:
-    """A call that is about to be sent. `digest` stands for its arguments."""
+    """A call that is about to be sent. `digest` is a hash of its arguments."""
 
     session: str
     tool: str
-    """The present name of the tool, for people."""
+    """The current name of the tool, for display."""
     entry_id: str
-    """API and id, with a ":" between them."""
+    """The API and the id, separated by ":"."""
     name: str
-    """The entry's own name, without what was added to make it unique. A new id inherits by it; "" by none."""
+    """The entry's own name, without the suffix that makes it unique. A new id with this name inherits prices
+    and stops; with "" it inherits nothing."""
     price: int | None
-    """The price in the list; None if there is none."""
+    """The price in the list; None if the list has none."""
     key: str
-    """The idempotency key. A session may use one once, unless that call was released; "" is not looked at."""
+    """The idempotency key. A session may use each key once, unless that call was released; "" is not checked."""
     digest: str
     variant: str = ""
-    """The action, for an entry with a price for each. Prices are agreed to per entry and variant."""
+    """The action, for an entry with a price for each action. Prices are agreed on per entry and variant."""
     default_price: int | None = None
-    """The user's price for a call if neither the list nor an earlier reply told one."""
+    """The user's price for a call if neither the list nor an earlier reply had one."""
     vouched: bool = False
-    """The buyer itself sets the price, and keeps the cost within it as far as that can be done, as for a run of a
-    batch. Nothing is agreed to or inherited, and any number of such calls may be out."""
+    """True if the caller sets the price itself and keeps the cost within it as far as possible, as for a run of a
+    batch. Nothing is agreed on or inherited, and any number of such calls may be in flight."""
 
     def __post_init__(self) -> None:
         for name in ("price", "default_price"):
             if (value := getattr(self, name)) is not None:
-                whole(name, value)
+                check_micros(name, value)
         if self.vouched and self.price is None:
-            raise ValueError("an order that is vouched for needs a price")
+            raise ValueError("an order with vouched=True needs a price")
 
 
 @dataclass(frozen=True)
 class Booking:
-    """An order that may be sent now. `reserved` is the most that it may cost, `price` what it is expected to cost.
+    """An order that may be sent now. `reserved` is the most that it may cost, `price` its expected cost.
 
-    `price` is None if nobody knows. `exclusive`: no other call of uncertain cost is out, and none may go out.
+    `price` is None if it is unknown. `exclusive`: while this call is in flight, no other call of uncertain cost
+    may be.
     """
 
     id: str
@@ -143,7 +145,7 @@ class Booking:
 
 @dataclass(frozen=True)
 class Held:
-    """Money that is held for an order which may be sent later."""
+    """Money that is held for an order that may be sent later."""
 
     id: str
     reserved: int
@@ -151,9 +153,9 @@ class Held:
 
 @dataclass(frozen=True)
 class Limits:
-    """Hard limits in micros; None is no limit. A day is one of UTC; `per_tool` is per session.
+    """Hard limits in micros; None is no limit. Days are UTC; `per_tool` applies per session.
 
-    For a `Catalog` the keys of `per_tool` are names of tools; for a ledger, which knows better, ids of entries.
+    For a `Catalog` the keys of `per_tool` are tool names; for a ledger they are entry ids, which do not change.
     """
 
     per_call: int | None = None
@@ -162,14 +164,14 @@ class Limits:
     total: int | None = None
     per_tool: Mapping[str, int] = field(default_factory=dict)
     same_tool: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For a ledger: entry -> others that share its limit of `per_tool`, such as ids that the tool had before."""
+    """For a ledger: entry -> other entries that share its `per_tool` limit, such as earlier ids of the tool."""
 
     def __post_init__(self) -> None:
         for name in ("per_call", "per_session", "per_day", "total"):
             if (value := getattr(self, name)) is not None:
-                whole(name, value)
+                check_micros(name, value)
         for tool, value in self.per_tool.items():
-            whole(f"per_tool[{tool!r}]", value)
+            check_micros(f"per_tool[{tool!r}]", value)
 
     def any_for(self, entry_id: str) -> bool:
         """True if any limit applies to an entry."""
@@ -179,10 +181,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Settled:
-    """A call as it was booked. `over`: it cost more than was reserved.
+    """A call as it was settled. `over`: it cost more than was reserved.
 
     `unpriced`: neither a price nor a cost was known, so nothing is counted; under a limit it is not bought again.
-    `stopped` says why the entry is stopped now because of this reply; "" if it is not.
+    `stopped` is the reason if this reply has stopped the entry; "" if not.
     """
 
     id: str
@@ -195,9 +197,9 @@ class Settled:
 
 @dataclass(frozen=True)
 class Row:
-    """A call in the ledger. `at` and `changed` are seconds since 1970; `day` is the one of UTC that it counts for.
+    """A call in the ledger. `at` and `changed` are seconds since 1970; `day` is the UTC day that it counts for.
 
-    `price` is what it was expected to cost, None if nobody knew; `guessed`: by the user's default price.
+    `price` is the expected cost, None if it was unknown; `guessed`: it was the user's default price.
     """
 
     id: str
@@ -230,7 +232,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Total:
-    """Sums over the calls of one tool, day, session or state. Released calls are counted, and cost nothing."""
+    """Sums over the calls of one tool, day, session or state. `calls` includes released ones."""
 
     name: str
     calls: int
@@ -246,9 +248,9 @@ class Total:
 
 @dataclass(frozen=True)
 class Price:
-    """A price that was agreed to. `offered` is what is asked now, or was charged; if more, it waits to be accepted.
+    """An agreed price. `offered` is the current price, or what was charged; a higher one must be accepted first.
 
-    `confirmed`: a reply was charged no more than that.
+    `confirmed`: a reply has charged no more than the agreed price.
     """
 
     entry_id: str
@@ -261,7 +263,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Unpriced:
-    """A tool, or one action of it, whose price neither the list nor a reply told."""
+    """A tool, or one action of it, whose price is in neither the list nor a reply."""
 
     entry_id: str
     tool: str
@@ -280,47 +282,47 @@ class Stop:
 
 @dataclass(frozen=True)
 class Document:
-    """A text that all who use a ledger share, such as pins. Its version goes up with each change."""
+    """A text that all users of a ledger share, such as pins. Its version increases with each change."""
 
     version: int
     content: str
 
 
 class Ledger(Protocol):
-    """Books money. Every method may be called from any thread, and is done entirely or not at all.
+    """Books money. Every method is thread-safe and atomic: it is done entirely or not at all.
 
-    What cannot be booked raises `CatalogError` and changes nothing: then no request may go out.
+    A method that cannot book something raises `CatalogError` and changes nothing: then no request may be sent.
     """
 
     def hold(self, orders: Sequence[tuple[Order, Limits]]) -> list[Held]:
-        """Hold the money of several orders, of all or none, before the first of them is sent.
+        """Hold the money for several orders, for all or none, before the first of them is sent.
 
-        Raises as `begin` does, and `Unpriceable` if nobody knows what one of them costs.
+        Raises the same errors as `begin`, and `Unpriceable` if the price of one is unknown.
         """
         ...
 
     def drop_held(self, ids: Collection[str]) -> None:
-        """Give back money that is still held. Ids whose orders were booked meanwhile are left alone."""
+        """Release money that is still held. Ids whose orders were booked meanwhile are ignored."""
         ...
 
     def begin(self, order: Order, limits: Limits, held: str = "") -> Booking:
-        """Check an order against all that is known and book it as sent, in place of what is held for it.
+        """Check an order against limits, prices and stops, and book it as sent, replacing the money held for it.
 
-        `OverBudget`, `Stopped`, `PriceRaised`, `Busy`, `Duplicate`: then nothing may be sent.
+        Raises `OverBudget`, `Stopped`, `PriceRaised`, `Busy` or `Duplicate`: then nothing may be sent.
         """
         ...
 
     def check_again(self, id: str, limits: Limits) -> None:
-        """Raise if a booked order must not be sent once more: `Stopped`, `OverBudget`, or it is no longer sent."""
+        """Raise if a booked order must not be sent again: `Stopped`, `OverBudget`, or it is no longer `sent`."""
         ...
 
     def settle(
         self, id: str, actual: int | None, *, unreadable: str = "", stop_if_over: bool = True
     ) -> Settled:
-        """Book what a call cost; None if the reply does not tell. A late reply may settle an unknown call too.
+        """Book the cost of a call; None if the reply does not have it. A late reply may settle an unknown call too.
 
-        `unreadable` is a cost that is in the reply and makes no sense: the reserved money counts as spent, and the
-        entry is stopped. Without `stop_if_over` a cost above what was reserved is booked, and stops nothing.
+        `unreadable` is a cost in the reply that is not an amount: the reserved money counts as spent, and the entry
+        is stopped. With `stop_if_over=False` a cost above the reserved amount is booked without stopping the entry.
         """
         ...
 
@@ -333,45 +335,45 @@ class Ledger(Protocol):
         ...
 
     def resolve(self, id: str, charged: bool, amount: int | None = None) -> None:
-        """Book what became of an unknown call; no amount is as reserved."""
+        """Book the outcome of an unknown call. Without an amount, the reserved one was charged."""
         ...
 
     @property
     def owner(self) -> str:
-        """Whose the calls are that are booked now: this process, under an id of its own."""
+        """The owner of calls that are booked now: the unique name of this process."""
         ...
 
     @property
     def remote(self) -> bool:
-        """True if processes of other machines may book in it too."""
+        """True if processes on other machines may use the ledger too."""
         ...
 
     @property
     def lease(self) -> float:
-        """Seconds after which an owner without a sign of life counts as dead; infinity if it is seen to live."""
+        """Seconds after which an owner without a heartbeat counts as dead; infinity if it is observed directly."""
         ...
 
     def beat(self) -> float:
-        """Say that this owner lives. Returns the seconds for which that holds: infinity, or a lease.
+        """Send a heartbeat for this owner. Returns the seconds for which it is valid: a lease, or infinity.
 
-        `LeaseLost` if the last one was too long ago: others have taken this owner for dead. What it had out is for
-        them to book as unknown, and it must stop what it pays for. From then on there is a new owner with a lease
-        of its own. Whoever books with a lease need not call this: the ledger does while it is open.
+        Raises `LeaseLost` if the last heartbeat was too long ago: others have declared this owner dead and book its
+        open calls as unknown, so it must stop everything that costs money. From then on there is a new owner with
+        its own lease. Callers need not send heartbeats while they book: an open ledger sends them itself.
         """
         ...
 
     def recover(self) -> list[Row]:
-        """Book the calls of dead owners as unknown. Returns their rows."""
+        """Book the open calls of dead owners as unknown. Returns their rows."""
         ...
 
     def together(self) -> AbstractContextManager[None]:
-        """Book all calls that this thread makes inside with one wait for the disk."""
+        """Commit everything that this thread books inside the block together, with one wait for the disk."""
         ...
 
     def note_entries(self, names: Mapping[str, str]) -> None:
-        """Take note of a list that was just read: the name of every entry, by its id.
+        """Record the entries of a list that was just read: the name of every entry, by its id.
 
-        An id that is new inherits stops and prices of the entries that had its name before.
+        A new id inherits stops and prices from entries that had the same name before.
         """
         ...
 
@@ -380,11 +382,11 @@ class Ledger(Protocol):
         ...
 
     def stop(self, entry_id: str, tool: str, why: str) -> None:
-        """Refuse calls of an entry from now on."""
+        """Refuse calls to an entry from now on."""
         ...
 
     def accept(self, entry_id: str) -> None:
-        """Allow calls of a stopped entry again."""
+        """Allow calls to a stopped entry again."""
         ...
 
     def stops(self) -> list[Stop]:
@@ -392,15 +394,15 @@ class Ledger(Protocol):
         ...
 
     def price(self, entry_id: str, variant: str = "") -> int | None:
-        """Return the price that was agreed to, None if there is none."""
+        """Return the agreed price; None if there is none."""
         ...
 
     def accept_price(self, entry_id: str, price: int, tool: str = "", variant: str = "") -> None:
-        """Agree to this price instead, or for the first time."""
+        """Set the agreed price, which may be the first one."""
         ...
 
     def prices(self) -> list[Price]:
-        """Return the prices that were agreed to."""
+        """Return the agreed prices."""
         ...
 
     def rows(
@@ -410,64 +412,64 @@ class Ledger(Protocol):
         ...
 
     def totals(self, by: Grouping, since: float | None = None) -> list[Total]:
-        """Return sums by tool, day, session or state, in the order of their names."""
+        """Return sums by tool, day, session or state, sorted by name."""
         ...
 
     def unpriced(self) -> list[Unpriced]:
-        """Return the tools, or actions of them, whose price neither the list nor a reply told."""
+        """Return the tools, or actions of them, whose price is in neither the list nor a reply."""
         ...
 
     def find(self, name: str) -> dict[str, str]:
-        """Find the entries that a name stands for (an id, or a tool's name), each with the name of its tool."""
+        """Find the entries with this id or tool name. Returns entry id -> tool name."""
         ...
 
     def today(self) -> str:
         """Return the day (UTC) that a call made now counts for."""
         ...
 
-    # What those who use the ledger share beside money.
+    # State other than money that the users of a ledger share.
 
     def take_turn(self, name: str, interval: float, slack: float, at_most: float) -> float | None:
-        """Take the next place under a rate limit: one each `interval` seconds, those of `slack` seconds at once.
+        """Take the next slot of a rate limit: one every `interval` seconds, with a burst worth `slack` seconds.
 
-        Returns the seconds to wait for it; None, and no place is taken, if those are more than `at_most`.
+        Returns the seconds until the slot; None, without taking it, if those are more than `at_most`.
         """
         ...
 
     def return_turn(self, name: str, interval: float) -> None:
-        """Give a place under a rate limit back."""
+        """Give a slot of a rate limit back."""
         ...
 
     def document(self, name: str) -> Document | None:
-        """Return a shared document; None if there is none of that name."""
+        """Return a shared document; None if it does not exist."""
         ...
 
     def document_version(self, name: str) -> int:
-        """Return the version of a shared document; 0 if there is none."""
+        """Return the version of a shared document; 0 if it does not exist."""
         ...
 
     def change_document(self, name: str, change: Callable[[str | None], str]) -> Document:
-        """Replace a shared document by what `change` makes of it, and return it. Others cannot write meanwhile."""
+        """Replace a shared document with the result of `change`, and return it. Others cannot write meanwhile."""
         ...
 
     @property
     def path(self) -> str:
-        """Where the ledger is, for people; without a password."""
+        """Where the ledger is, for display; without a password."""
         ...
 
     def close(self) -> None:
-        """Close the ledger. Twice is fine."""
+        """Close the ledger. May be called twice."""
         ...
 
 
 def format_dollars(micros: int) -> str:
-    """Format an amount with as many places as it needs."""
+    """Format an amount with 4 decimal places, or 6 if it needs them."""
     return dollars(micros, 4 if micros % 100 == 0 else 6)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One limit that is set: how much it allows, and how much of that is used. `text` is what people call it."""
+    """One limit that is set: how much it allows, and how much of that is used. `text` names it in messages."""
 
     name: str
     most: int
@@ -477,15 +479,15 @@ class Limit:
     def check(self, tool: str, amount: int | None) -> None:
         """Raise `OverBudget` if a call does not fit.
 
-        What is free always fits. What has no known price (None) fits as long as anything is left.
+        A free call always fits. A call without a known price (None) fits as long as anything is left.
         """
         left = max(self.most - self.used, 0)
         if left >= (1 if amount is None else amount):
             return
         costs = "has no known price" if amount is None else f"costs {format_dollars(amount)}"
-        rest = "" if self.name == "call" else f", of which {format_dollars(left)} is left"
+        rest = "" if self.name == "call" else f" and {format_dollars(left)} is left"
         raise OverBudget(
-            f"{tool} {costs}, and {self.text} is {format_dollars(self.most)}{rest}: nothing was spent",
+            f"{tool} {costs}, but {self.text} is {format_dollars(self.most)}{rest}: nothing was spent",
             self.name,
             left,
             amount or 0,
