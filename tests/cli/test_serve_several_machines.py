@@ -311,5 +311,5 @@ async def test_a_catalogue_in_this_process_shares_the_rate(api, tmp_path, postgr
         await two.loaded(10)
         assert not (await first.call("weather", city="Ulm")).is_error
         refused = await second.call("weather", city="Oslo")
-    assert "the rate limit has no place within 1 s" in refused.text
+    assert "the rate limit allows no call within 1 s" in refused.text
     assert len(api.purchases) == 1

@@ -124,7 +124,7 @@ def test_an_id_that_is_used_twice_buys_once(serve, tmp_path):
         again = send(request(7, "tools/call", weather))["result"]
         other = send(request(7, "tools/call", {**weather, "arguments": {"city": "Ulm"}}))["result"]
         assert [each["isError"] for each in (again, other)] == [True, True]
-        assert "was made before" in again["content"][0]["text"]
+        assert "was already made" in again["content"][0]["text"]
         assert len(api.sold) == 1
         assert not send(request("7", "tools/call", weather))["result"].get("isError")  # text is another id
     assert len(api.sold) == 2

@@ -297,7 +297,7 @@ async def test_a_repeated_request_pays_nothing_twice(shop, tmp_path):
         first = await client._connection.answer(message)
         again = await client._connection.answer(message)
     assert "isError" not in first["result"] or not first["result"]["isError"]
-    assert "this call of weather was made before" in again["result"]["content"][0]["text"]
+    assert "this call of weather was already made" in again["result"]["content"][0]["text"]
     assert len(bought(shop)) == 3
     assert states(tmp_path) == [("settled", price) for price in PRICES]
 

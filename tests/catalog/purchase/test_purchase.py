@@ -143,10 +143,10 @@ async def test_a_reply_that_costs_more_stops_its_tool(shop, tmp_path, caplog):
     async with opened(shop, tmp_path) as (_, client):
         weather.price = 0.03  # and the list still says 0.01
         assert "Cost: $0.0300" in (await client.call("weather", ULM)).text
-        assert "weather is stopped: a call cost $0.0300, and $0.0100 was agreed" in caplog.text
+        assert "weather is stopped: a call cost $0.0300, but $0.0100 was agreed" in caplog.text
         refused = await client.call("weather", city="Oslo")
         assert refused.is_error
-        assert "weather is stopped (a call cost $0.0300, and $0.0100 was reserved)" in refused.text
+        assert "weather is stopped (a call cost $0.0300, but $0.0100 was reserved)" in refused.text
         assert not (await client.call("stock", symbol="X")).is_error
         with ledger_in(tmp_path) as ledger:
             (row,) = [row for row in ledger.rows() if row.over]
@@ -222,7 +222,7 @@ async def test_one_use_of_a_tool_buys_once(shop, tmp_path):
         await ask(client, "toolu_1")
         assert len(shop.purchases) == 1
         assert sorted(each.get("isError", False) for each in replies) == [False, True, True, True]
-        assert "was made before" in replies[-1]["content"][0]["text"]
+        assert "was already made" in replies[-1]["content"][0]["text"]
         assert not (await asked(client, "toolu_2")).get("isError")
         assert not (await asked(client, "toolu_1", city="Oslo")).get("isError")
     assert len(shop.purchases) == 3

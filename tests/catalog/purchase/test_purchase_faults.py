@@ -182,7 +182,7 @@ async def test_a_ledger_that_takes_too_long_sends_nothing(api, ledger, tmp_path)
         go.set()
         await eventually(lambda: states(tmp_path) == [("released", 0)])
         check(api, tmp_path, result, "released", 0)
-        assert "the ledger has not answered within 0.05 s" in result.text
+        assert "the ledger did not respond within 0.05 s" in result.text
         assert api.orders == 0
         assert not (await client.call("weather")).is_error
 
@@ -266,7 +266,7 @@ async def test_a_reply_cut_anywhere_is_not_taken_for_one(api, tmp_path):
 @pytest.mark.parametrize(
     ("reply", "cost", "words"),
     [
-        ({}, 30_000, "a call cost $0.0300, and $0.0100 was reserved"),
+        ({}, 30_000, "a call cost $0.0300, but $0.0100 was reserved"),
         ({"cost": "5 EUR"}, PRICE, 'the cost in a reply cannot be read: "5 EUR"'),
     ],
     ids=["dearer", "unreadable"],
@@ -442,7 +442,7 @@ async def check_cancelled(api, ledger, case, cancel, monkeypatch):
     if state == "unknown":
         with ledger_in(folder) as other:
             first = other.rows()[-1]
-        assert "given up while the order was out" in first.why
+        assert "abandoned after the order was sent" in first.why
         assert first.money == PRICE
 
 

@@ -80,7 +80,7 @@ def test_money_is_read_where_the_envelope_tells_it(body, cost, balance):
         ({"success": False, "errors": ["a", {"message": "b"}, 3]}, "a; b"),
         ({"success": False, "message": "no"}, "no"),
         ({"success": "false", "error": "no"}, "no"),
-        ({"success": False}, "the API says that it failed, and not why"),
+        ({"success": False}, "the API reports a failure without a reason"),
         ({"success": False, "output": "bad city"}, "bad city"),
         ({"error": "no"}, "no"),
         (
@@ -363,7 +363,7 @@ def test_the_words_for_a_failure():
     failure = [{"path": "code", "not_in": [0]}]
     assert read_reply({"code": 5, "why": {"text": "no"}}, by(failure=failure, error="why.text")).error == "no"
     assert read_reply({"code": 5, "message": "no"}, by(failure=failure)).error == "no"
-    assert read_reply({"code": 5}, by(failure=failure)).error == "the API says that it failed (code is 5)"
+    assert read_reply({"code": 5}, by(failure=failure)).error == "the API reports a failure (code is 5)"
     assert read_reply({"success": False, "why": "no"}, by(error="why")).error == "no"
 
 

@@ -1,1 +1,1 @@
-"""Makes paid calls: limits, the order, the reading of the reply, the result for the model."""
+"""Makes paid calls: waits for limits, sends the order, reads the reply, builds the result for the model."""

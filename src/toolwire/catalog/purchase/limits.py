@@ -1,7 +1,7 @@
 """A rate limit, a circuit breaker and a cache of results.
 
-The decisions are plain functions of the time, which is passed in as a clock, so that no test has to wait. Only
-`wait` of a rate limit sleeps. This module knows nothing of HTTP, of tools or of money.
+The decisions are plain functions of the time, which comes from a clock argument, so that no test has to wait. Only
+`wait` of a rate limit sleeps. This module knows nothing about HTTP, tools or money.
 """
 
 import hashlib
@@ -18,74 +18,74 @@ from toolwire._protocol.json_codec import dumps, loads
 Clock = Callable[[], float]
 
 
-class Places(Protocol):
-    """Gives out places under a rate limit to all who share it, as `Ledger.take_turn` and `return_turn` do."""
+class Slots(Protocol):
+    """Hands out the slots of a shared rate limit, as `Ledger.take_turn` and `return_turn` do."""
 
     def take(self, interval: float, slack: float, at_most: float) -> Awaitable[float | None]:
-        """Take the next place. Returns the seconds until then; None, with no place, if those are too many."""
+        """Take the next slot. Returns the seconds until it; None, without taking it, if that exceeds `at_most`."""
         ...
 
     def give_back(self, interval: float) -> None:
-        """Give a place back."""
+        """Give a slot back."""
         ...
 
 
 class RateLimit:
     """At most `per_second` calls a second in the long run, and up to `burst` of them at once.
 
-    Places are given out in the order of asking, as points in time (the leaky bucket as a meter, GCRA): nothing runs
-    in the background, and callers that wait need no queue.
+    Each caller gets a slot, which is a point in time, in the order of the requests (the leaky bucket as a meter,
+    GCRA): nothing runs in the background, and waiting callers need no queue.
     """
 
     def __init__(self, per_second: float, burst: int = 1, *, clock: Clock = time.monotonic) -> None:
         self._interval, self._slack = _spacing(per_second, burst)
         self._clock = clock
-        self._next = -math.inf  # when the bucket would be empty: the place after all that were given out
+        self._next = -math.inf  # when the bucket would be empty: the first slot that was not handed out yet
 
     def delay(self) -> float:
         """Return the seconds that a caller would have to wait now."""
         return max(0.0, self._next - self._slack - self._clock())
 
     def take(self) -> float:
-        """Take a place, and return how many seconds are left until then."""
+        """Take a slot, and return the seconds until it."""
         delay = self.delay()
         self._next = max(self._next, self._clock()) + self._interval
         return delay
 
     async def wait(self, at_most: float = math.inf) -> bool:
-        """Wait for a place. False, at once and with no place taken, if that would take longer than `at_most`."""
+        """Wait for a slot. False, at once and without taking one, if that would take longer than `at_most`."""
         if self.delay() > at_most:
             return False
         if delay := self.take():
             try:
                 await anyio.sleep(delay)
             except BaseException:
-                self._next -= self._interval  # cancelled: those who ask later may have the place
+                self._next -= self._interval  # cancelled: a later caller may have the slot
                 raise
         return True
 
 
 class SharedRateLimit:
-    """A `RateLimit` that others keep to as well: the places are given out elsewhere."""
+    """A `RateLimit` that is shared with others: the slots are handed out elsewhere."""
 
-    def __init__(self, per_second: float, burst: int, places: Places) -> None:
+    def __init__(self, per_second: float, burst: int, slots: Slots) -> None:
         self._interval, self._slack = _spacing(per_second, burst)
-        self._places = places
+        self._slots = slots
 
     async def wait(self, at_most: float = math.inf) -> bool:
-        """Wait for a place. False, at once and with no place taken, if that would take longer than `at_most`."""
-        delay = await self._places.take(self._interval, self._slack, max(0.0, at_most))
+        """Wait for a slot. False, at once and without taking one, if that would take longer than `at_most`."""
+        delay = await self._slots.take(self._interval, self._slack, max(0.0, at_most))
         if delay:
             try:
                 await anyio.sleep(delay)
             except BaseException:
-                self._places.give_back(self._interval)
+                self._slots.give_back(self._interval)
                 raise
         return delay is not None
 
 
 def _spacing(per_second: float, burst: int) -> tuple[float, float]:
-    """Return the seconds between two calls, and by how many a call may be early."""
+    """Return the seconds between two calls, and the seconds by which a call may be early."""
     if not (math.isfinite(per_second) and per_second > 0):
         raise ValueError(f"per_second must be a number above 0, got {per_second!r}")
     if burst < 1:
@@ -94,12 +94,12 @@ def _spacing(per_second: float, burst: int) -> tuple[float, float]:
 
 
 class Breaker:
-    """Stops asking an API that keeps failing: closed, then open for a while, then one call as a probe.
+    """A circuit breaker for an API that keeps failing: closed, then open for a while, then one call as a probe.
 
-        ticket = breaker.admit()          None: do not call; `retry_in` tells for how long
-        breaker.succeeded(ticket)         or failed(ticket), or abandoned(ticket) when nothing was learnt
+        ticket = breaker.admit()          None: do not call; `retry_in` says for how long
+        breaker.succeeded(ticket)         or failed(ticket), or abandoned(ticket) if the outcome is not known
 
-    A ticket from before the last change of state has no more say, so that late answers upset nothing.
+    A ticket from before the last change of state is ignored, so that late results change nothing.
     """
 
     def __init__(
@@ -113,13 +113,13 @@ class Breaker:
         self._reset_after = reset_after
         self._clock = clock
         self._count = 0  # failures in a row
-        self._until: float | None = None  # when the next probe may go; None while closed
+        self._until: float | None = None  # when the next probe is allowed; None while closed
         self._probing = False
         self._ticket = 0
 
     @property
     def state(self) -> Literal["closed", "open", "half-open"]:
-        """Closed lets calls through, open refuses them, half-open has one call under way that decides."""
+        """Closed allows calls, open refuses them, half-open waits for one call that decides."""
         if self._until is None:
             return "closed"
         return "half-open" if self._probing else "open"
@@ -135,14 +135,14 @@ class Breaker:
             return self._ticket
         if self.retry_in > 0:
             return None
-        # A probe that never reports back does not lock the door: after the same time another one may go.
+        # A probe that never reports back does not block forever: after the same time another one is allowed.
         self._until = self._clock() + self._reset_after
         self._probing = True
         self._ticket += 1
         return self._ticket
 
     def succeeded(self, ticket: int) -> None:
-        """Report that the API answered, whatever the answer."""
+        """Report that the API responded, whatever the response."""
         if ticket != self._ticket:
             return
         self._count = 0
@@ -151,7 +151,7 @@ class Breaker:
             self._ticket += 1
 
     def failed(self, ticket: int) -> None:
-        """Report that the API did not answer, or failed."""
+        """Report that the API did not respond, or failed."""
         if ticket != self._ticket:
             return
         self._count += 1
@@ -160,16 +160,16 @@ class Breaker:
             self._ticket += 1
 
     def abandoned(self, ticket: int) -> None:
-        """Report that the call was cancelled before an answer; after a probe the next may be made at once."""
+        """Report that the call was cancelled before a response. After a probe, the next one is allowed at once."""
         if ticket == self._ticket and self._probing:
             self._until, self._probing = self._clock(), False
             self._ticket += 1
 
 
 class ResultCache:
-    """Results that may be given again for a while. Bounded in number and in bytes; the oldest go first.
+    """Results that may be returned again for a while. Bounded in number and bytes; the oldest are dropped first.
 
-    Values are kept as JSON, so that nobody can change what the next one will get.
+    Values are stored as JSON, so that a caller cannot change what the next one gets.
     """
 
     def __init__(
@@ -199,8 +199,8 @@ class ResultCache:
     @staticmethod
     def key(identity: str, tool: str, arguments: Any) -> str:
         """Return a key that is the same for the same payer, tool and arguments."""
-        told = dumps([identity, tool, arguments], sort_keys=True)
-        return hashlib.sha256(told).hexdigest()
+        encoded = dumps([identity, tool, arguments], sort_keys=True)
+        return hashlib.sha256(encoded).hexdigest()
 
     def get(self, key: str) -> Any:
         """Return the value under a key if it is still fresh, else None."""
@@ -214,7 +214,7 @@ class ResultCache:
         return loads(encoded)
 
     def put(self, key: str, value: Any, ttl: float | None = None) -> None:
-        """Store a JSON value, for `ttl` seconds or as long as usual. One that is too big is not stored."""
+        """Store a JSON value, for `ttl` seconds or the default. One that is too large is not stored."""
         if key in self._kept:
             self._drop(key)
         encoded = dumps(value)

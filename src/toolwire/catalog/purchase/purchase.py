@@ -3,12 +3,12 @@
     wait for a turn (`Buyer`: queue, rate, circuit breaker, cached results) -> one `Purchase`:
     connect -> book (price, limits, stops: one transaction) -> send once -> settle | release | unknown -> result
 
-Owns that order and nothing else: what may be sent again is for `http.orders` to know, what may be spent for the
-ledger. The arguments were checked before anything here runs. Whatever happens, a cancellation included, the ledger
-is told how the call ended, and a call of which that is not certain keeps its money reserved.
+Owns that order and nothing else: `http.orders` decides what may be sent again, and the ledger what may be spent.
+The arguments were checked before anything here runs. Whatever happens, a cancellation included, the outcome of
+the call is booked in the ledger, and a call whose outcome is not certain keeps its money reserved.
 
-The wait in our own queue has a limit of its own and ends "not sent": nothing is reserved while a call waits, and
-the API's time begins when its order goes out.
+The wait in our own queue has a separate limit, after which the call fails without being sent: nothing is reserved
+while a call waits, and the API's time begins when the order is sent.
 """
 
 import hashlib
@@ -49,11 +49,11 @@ logger = logger_for("catalog")
 
 _UNPRICED: Final = "Cost: unknown, not counted"
 MAX_IN_FLIGHT: Final = 32
-"""Calls of one catalogue that may be out at once. An API that charges more than it said can do so for these."""
+"""Calls of one catalogue that may be in flight at once. An API that overcharges can do so only for these."""
 QUEUE_TIMEOUT: Final = 60.0
-"""Seconds that a call may wait for its turn."""
-_KEPT: Final = "This is the result of an earlier call: nothing was bought this time."
-_ROUNDING: Final = 10_000  # a cent: balances are often told in cents
+"""Seconds that a call may wait in our queue."""
+_CACHED: Final = "This is the result of an earlier call: nothing was bought this time."
+_ROUNDING: Final = 10_000  # a cent: balances are often rounded to cents
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 
 
@@ -67,11 +67,11 @@ class Allowance:
 
 
 _ALLOWANCE: ContextVar[Allowance | None] = ContextVar("toolwire_allowance", default=None)
-"""That of the call that runs now."""
+"""The allowance of the call that runs now."""
 
 
 class HeldMoney:
-    """The money of all paid steps of one run of a chain. `steps` has the entry of each and the most it may cost."""
+    """The money held for all paid steps of one run of a chain. `steps` has entry and maximum cost of each."""
 
     def __init__(
         self, ledger: AsyncLedger, held: Sequence[Held], steps: Sequence[tuple[str, int | None]]
@@ -96,13 +96,13 @@ class HeldMoney:
             _ALLOWANCE.reset(token)
 
     def release(self) -> None:
-        """Give back what was not used. If the ledger is closed, that is done when this process has ended."""
+        """Release what was not used. If the ledger is closed, `recover` does that after this process has ended."""
         with suppress(CatalogError):
             self._ledger.post(self._ledger.ledger.drop_held, [each.id for each in self._held])
 
 
 class Purchase:
-    """A paid call that is being made: `send`, then `close` with the answer."""
+    """A paid call in progress: `send` it, then `close` it with the answer."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Purchase:
         self.entry = buyer.entry_id(definition.id)
         self._variant, self.price = price_for(definition, arguments)
         self.on_certain: Callable[[], None] = lambda: None
-        """Called once the ledger has booked it as a call that others may run beside."""
+        """Called once the ledger has booked it as a call that need not run alone."""
         self._buyer = buyer
         self._context = context
         self._digest = hashlib.sha256(_write(arguments)).hexdigest()
@@ -132,18 +132,18 @@ class Purchase:
 
     @property
     def price_key(self) -> tuple[str, str]:
-        """The entry and variant that the price is agreed on for."""
+        """The entry and variant for which the price is agreed on."""
         return self.entry, self._variant
 
     @property
     def tried(self) -> bool:
-        """True if a request was sent, rather than that none could be made of the arguments."""
+        """True if sending was attempted; False if no request could be built from the arguments."""
         return self._attempt.tries > 0
 
     # Before the answer.
 
     async def send(self) -> Answer:
-        """Send the order. CatalogError if it may not be sent; the ledger knows how it ended, if this raises."""
+        """Send the order. CatalogError if it may not be sent. If this raises, the outcome was booked."""
         attempt, numbers = self._attempt, count(1)
         timeouts = self._buyer.profile.call.timeouts
         try:
@@ -152,21 +152,21 @@ class Purchase:
                 self.arguments,
                 key=self._key,
                 timeout=timeouts.get(self.definition.name),
-                on_progress=lambda news: self._context.progress(
-                    next(numbers), None, self._buyer.scrubber.text(news)
+                on_progress=lambda message: self._context.progress(
+                    next(numbers), None, self._buyer.scrubber.text(message)
                 ),
                 on_send=self._book,
                 attempt=attempt,
             )
         except BaseException as error:
-            await self._give_up(attempt, error)
+            await self._book_interrupted(attempt, error)
             raise
         finally:
             if self._sent_at:
                 self.record.api_seconds = time.perf_counter() - self._sent_at
 
     async def _book(self) -> None:
-        """Book the order just before it goes out; before it goes out again, check that it still may."""
+        """Book the order just before it is sent. Before it is sent again, check that this is still allowed."""
         buyer, ledger = self._buyer, self._buyer.ledger
         buyer.check_unbooked(self.entry, self.definition.name)
         if self._booking is not None:
@@ -189,15 +189,15 @@ class Purchase:
         if time.monotonic() - started > ledger.ledger.lease / 2:  # this process may have been paused just now
             await ledger.query(ledger.ledger.check_again, booking.id, buyer.limits)
 
-    async def _give_up(self, attempt: Attempt, error: BaseException) -> None:
-        """Book what is certain of a call that was cancelled, or may not be sent again."""
+    async def _book_interrupted(self, attempt: Attempt, error: BaseException) -> None:
+        """Book the outcome of a call that was cancelled, or may not be sent again."""
         if self._booking is None:
             return
         ledger = self._buyer.ledger.ledger
         self._buyer.balances.end()
         if attempt.sent:
             self.record.outcome = "unknown"
-            why = f"the call was given up while the order was out ({type(error).__name__})"
+            why = f"the call was abandoned after the order was sent ({type(error).__name__})"
             await self._commit(ledger.unknown, self._booking.id, why)
         else:
             self.record.outcome = "released"
@@ -206,9 +206,9 @@ class Purchase:
     # After the answer.
 
     async def close(self, answer: Answer) -> dict[str, Any]:
-        """Book what the answer says, and return the MCP result."""
+        """Book the outcome according to the answer, and return the MCP result."""
         booking, ledger = self._booking, self._buyer.ledger.ledger
-        if booking is None:  # it never came so far
+        if booking is None:  # it failed before it could be sent
             self.record.outcome = "refused"
             return error_result(f"{FAILED}{answer.error}. Nothing was bought.")
         try:
@@ -220,13 +220,13 @@ class Purchase:
             self.record.outcome = "unknown"
             why = answer.error or "the reply cannot be read"
             await self._commit(ledger.unknown, booking.id, why)
-            return error_result(self._tell_unknown(booking, why))
+            return error_result(self._describe_unknown(booking, why))
         self.record.outcome = "released"
         await self._commit(ledger.release, booking.id)
         return error_result(f"{FAILED}{answer.error}. Nothing was bought.")
 
     async def _settle(self, booking: Booking, answer: Answer) -> dict[str, Any]:
-        """Book what a reply cost. Where that is at most what was reserved, the model need not wait for the disk."""
+        """Book the cost of a reply. If it is within the reserved amount, the model need not wait for the disk."""
         outcome, result = await self._read_reply(booking, answer)
         ledger, record = self._buyer.ledger.ledger, self.record
         record.outcome, record.balance = "bought" if outcome.ok else "failed", outcome.balance
@@ -235,13 +235,13 @@ class Purchase:
             return result
         cost = outcome.cost
         if outcome.unreadable_cost is not None:
-            why = f"its reply says that it cost {outcome.unreadable_cost}, which is not an amount"
+            why = f"the cost in its reply is {outcome.unreadable_cost}, which is not an amount"
             settle = partial(ledger.settle, booking.id, None, unreadable=outcome.unreadable_cost)
             await self._commit_stop(why, settle)
-            text = f"{self.definition.name} is stopped until a person has looked at it: {why}."
+            text = f"{self.definition.name} is stopped until a person has checked it: {why}."
             result["content"].append({"type": "text", "text": text})
         elif cost is not None and booking.price is not None and cost > booking.reserved:
-            why = f"a call cost {dollars(cost)}, and {dollars(booking.reserved)} was agreed"
+            why = f"a call cost {dollars(cost)}, but {dollars(booking.reserved)} was agreed"
             await self._commit_stop(why, ledger.settle, booking.id, cost)
         else:
             self._buyer.ledger.post(ledger.settle, booking.id, cost)
@@ -249,14 +249,14 @@ class Purchase:
         return result
 
     async def _read_reply(self, booking: Booking, answer: Answer) -> tuple[Outcome, dict[str, Any]]:
-        """Read a reply, a long one in a thread. It was paid for: a caller that is cancelled waits for its cost."""
+        """Read a reply, in a thread if it is long. The call was charged, so even a cancelled caller waits."""
         read = partial(self._read, answer, booking.price)
         try:
             with anyio.CancelScope(shield=True):
                 found = await run_off_loop(read, answer.size, self._buyer.workers)
-        except BaseException as error:  # a cancellation of asyncio itself gets through
+        except BaseException as error:  # a native cancellation of asyncio ignores the shield
             self.record.outcome = "unknown"
-            why = f"the call was given up while its reply was read ({type(error).__name__})"
+            why = f"the call was abandoned while its reply was being read ({type(error).__name__})"
             await self._commit(self._buyer.ledger.ledger.unknown, booking.id, why)
             raise
         return found
@@ -266,7 +266,7 @@ class Purchase:
         return outcome, build_result(outcome, price)
 
     def _note_cost(self, booking: Booking, outcome: Outcome, result: dict[str, Any]) -> None:
-        """Add notes on the cost to the result and the log."""
+        """Add notes about the cost to the result and the log."""
         cost = booking.price if outcome.cost is None else outcome.cost
         self.record.cost = cost or 0
         if outcome.balance is not None and self._number:
@@ -280,20 +280,22 @@ class Purchase:
             if "structuredContent" in result:
                 result["structuredContent"]["cost"] = None
         elif not outcome.ok and outcome.cost is None and cost:
-            # The order went through and its tool failed: whether that was charged only the API knows.
+            # The order was accepted and its tool failed: only the API knows whether that was charged.
             text = f"The API does not say what that cost: {dollars(cost)} counts as spent."
             result["content"].append({"type": "text", "text": text})
 
     async def _commit_stop(self, why: str, act: Callable[..., Any], *args: Any) -> None:
-        """Book a cost that stops the tool. If that fails, it is stopped in this process only."""
+        """Book a cost that stops the tool. If that fails, the tool is stopped in this process only."""
         name = self.definition.name
         if await self._commit(act, *args):
-            logger.warning("%s is stopped: %s. To go on: toolwire catalog accept %s", name, why, name)
+            logger.warning(
+                "%s is stopped: %s. To allow it again: toolwire catalog accept %s", name, why, name
+            )
         else:
             self._buyer.unbooked[self.entry] = why
-            logger.warning("%s is stopped until this process is started again: %s", name, why)
+            logger.warning("%s is stopped until this process is restarted: %s", name, why)
 
-    def _tell_unknown(self, booking: Booking, why: str) -> str:
+    def _describe_unknown(self, booking: Booking, why: str) -> str:
         money = f"{dollars(booking.reserved)} stays reserved" if booking.reserved else "its cost is not known"
         return (
             f"{FAILED}{why}. UNKNOWN whether {self.definition.name} was bought: {money} (call {booking.id}). Do "
@@ -301,21 +303,21 @@ class Purchase:
         )
 
     async def _commit(self, act: Callable[..., Any], *args: Any) -> bool:
-        """Book something; False if that fails. It is then retried later, and the model gets its result now.
+        """Call a ledger method; False if that fails. Then it is retried later, and the model gets its result now.
 
-        Until it is booked the money stays reserved.
+        Until it is booked, the money stays reserved.
         """
         try:
             await self._buyer.ledger.commit(act, *args)
         except CatalogError as error:
-            logger.error(  # noqa: TRY400 - the ledger says all there is
+            logger.error(  # noqa: TRY400 - the message says everything
                 "the ledger could not book that call %s of %s is %s: %s",
                 self.record.booking,
                 self.record.tool,
                 self.record.outcome,
                 error,
             )
-            with suppress(CatalogError):  # it is closed: the next start books the call as unknown
+            with suppress(CatalogError):  # the ledger is closed: the next start books the call as unknown
                 self._buyer.ledger.post(act, *args)
             return False
         return True
@@ -330,9 +332,9 @@ def _write(arguments: dict[str, Any]) -> bytes:
 
 
 def _key(session: str, entry_id: str, digest: str, context: Context[Any]) -> str:
-    """Make the call's own id: the same for the same tool use of the model or the same request id of a client."""
+    """Return the unique id of a call: the same for the same tool use of the model or request id of a client."""
     if context.tool_use_id is None and context.request_key is not None:
-        parts = [session, context.request_key]  # whatever it asks for now: a client must not use an id twice
+        parts = [session, context.request_key]  # whatever the arguments: a client must not reuse an id
     else:
         parts = [session, entry_id, digest, context.tool_use_id or random_bytes.token_hex(8)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -340,9 +342,9 @@ def _key(session: str, entry_id: str, digest: str, context: Context[Any]) -> str
 
 @dataclass
 class Buyer:
-    """Buys for one catalogue. `identity` stands for the payer: results are never shared between two.
+    """Buys for one catalogue. `identity` identifies the payer: cached results are never shared between payers.
 
-    `entry_id` makes of an entry's id the one of the ledger, by which `limits` has single tools too.
+    `entry_id` converts an entry's id to that of the ledger, which is also the key in `limits.per_tool`.
     """
 
     api: Api
@@ -361,33 +363,35 @@ class Buyer:
     rate: RateLimit | SharedRateLimit | None = None
     cache: ResultCache | None = None
     cached_for: Mapping[str, float] = field(default_factory=dict)
-    """Tool -> seconds for which its result may be given again."""
+    """Tool -> seconds for which its result may be returned again."""
     max_in_flight: int = MAX_IN_FLIGHT
     queue_timeout: float = QUEUE_TIMEOUT
 
     def __post_init__(self) -> None:
         self.balances = Balances()
-        self._places = anyio.CapacityLimiter(self.max_in_flight)
+        self._in_flight = anyio.CapacityLimiter(self.max_in_flight)
         self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
-        self._certain: set[tuple[str, str]] = set()  # what the ledger lets run beside others
+        self._certain: set[tuple[str, str]] = (
+            set()
+        )  # price keys whose calls need not run alone, as far as is known
         self.unbooked: dict[str, str] = {}
-        """Entries that must stop, and why, where the ledger could not book it."""
+        """Entry -> why it is stopped in this process, because the ledger could not book the stop."""
         self._warned: set[str] = set()
 
     async def call(
         self, definition: Definition, arguments: dict[str, Any], context: Context[Any]
     ) -> dict[str, Any]:
-        """Make a call and return its MCP result. Failures are results too; only a cancellation gets out."""
+        """Make a call and return its MCP result. Failures are results too; only a cancellation is raised."""
         with self.observer.call(definition.name) as record:
             try:
-                return await self._cached(Purchase(self, definition, arguments, context, record))
+                return await self._buy_or_reuse(Purchase(self, definition, arguments, context, record))
             except CatalogError as error:
                 record.outcome = record.outcome or "refused"
                 return error_result(self.scrubber.text(FAILED + str(error)))
 
     async def reserve(self, calls: Sequence[tuple[Definition, PlannedCall]]) -> HeldMoney:
-        """Hold the money of calls that are to come, of all or none. CatalogError says why it cannot be."""
-        steps = [(self.entry_id(definition.id), _most(definition, call)) for definition, call in calls]
+        """Hold the money for planned calls, for all of them or none. Raises CatalogError with the reason."""
+        steps = [(self.entry_id(definition.id), _max_price(definition, call)) for definition, call in calls]
         orders = []
         for (definition, call), (entry, most) in zip(calls, steps, strict=True):
             self.check_unbooked(entry, definition.name)
@@ -401,7 +405,7 @@ class Buyer:
     def make_order(
         self, definition: Definition, variant: str, price: int | None, most: int | None
     ) -> tuple[Order, Limits]:
-        """Make an order without its key, and the limits that it is under; `most` is one of its own."""
+        """Return an order without its key, and the limits that apply to it; `most` is an additional limit."""
         limits = self.limits
         if most is not None:
             per_call = most if limits.per_call is None else min(most, limits.per_call)
@@ -419,27 +423,27 @@ class Buyer:
         )
         return order, limits
 
-    async def _cached(self, purchase: Purchase) -> dict[str, Any]:
-        """Return a cached result if that is allowed, else buy it."""
+    async def _buy_or_reuse(self, purchase: Purchase) -> dict[str, Any]:
+        """Return a cached result if the tool allows that, else buy it."""
         name = purchase.definition.name
         if self.cache is None or name not in self.cached_for:
             return await self._buy(purchase)
         key = ResultCache.key(self.identity, purchase.definition.id, purchase.arguments)
-        kept = self.cache.get(key)
-        if kept is not None:
+        cached = self.cache.get(key)
+        if cached is not None:
             purchase.record.outcome = "cached"
-            return _mark_as_kept(kept)
+            return _mark_as_cached(cached)
         result = await self._buy(purchase)
         if not result.get("isError"):
             self.cache.put(key, result, self.cached_for[name])
         return result
 
     async def _buy(self, purchase: Purchase) -> dict[str, Any]:
-        """Wait for a turn and a place, then buy; once more if another call of uncertain cost was in the way."""
+        """Wait for a turn and a free slot, then buy. Retried while another call of uncertain cost is in flight."""
         ends, pause, paced = anyio.current_time() + self.queue_timeout, _FIRST_PAUSE, False
         while True:
             try:
-                async with self._turn(purchase, ends), self._place(ends):
+                async with self._turn(purchase, ends), self._slot(ends):
                     if not paced:
                         await self._wait_for_rate(ends)
                         paced = True
@@ -448,20 +452,20 @@ class Buyer:
                 self._certain.discard(purchase.price_key)
                 if not busy.retryable or anyio.current_time() + pause > ends:
                     raise
-            await anyio.sleep(pause)  # it is another process's call: nobody tells us when it is over
+            await anyio.sleep(pause)  # the other call is in another process, which does not notify this one
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     @asynccontextmanager
     async def _turn(self, purchase: Purchase, ends: float) -> AsyncIterator[None]:
-        """Let calls whose cost is not certain go out one at a time; the ledger says which these are.
+        """Let calls whose cost is not certain run one at a time; the ledger decides which these are.
 
-        It would refuse a second one: to wait here saves connecting in vain.
+        The ledger would refuse a second one: waiting here saves a useless connection.
         """
         lock = None if self._is_certain(purchase) else self._lock_for(purchase)
         if lock is not None:
-            why = "calls whose cost is not certain yet go out one at a time, and others took"
+            why = "calls whose cost is not certain yet are sent one at a time, and others took"
             await self._wait(lock.acquire, ends, why)
-            if self._is_certain(purchase):  # an earlier one has shown it
+            if self._is_certain(purchase):  # an earlier call has made it certain
                 lock.release()
                 lock = None
         if lock is None:
@@ -485,7 +489,7 @@ class Buyer:
             release()
 
     def _is_certain(self, purchase: Purchase) -> bool:
-        """True if the call may run beside others, as far as is known here. The ledger has the last word."""
+        """True if the call may run beside others, as far as is known here. The ledger decides."""
         unlimited = purchase.price is not None and not self.limits.any_for(purchase.entry)
         return unlimited or purchase.price_key in self._certain
 
@@ -495,15 +499,15 @@ class Buyer:
         return self._locks["" if shared else purchase.entry]
 
     @asynccontextmanager
-    async def _place(self, ends: float) -> AsyncIterator[None]:
-        """Hold one of the places for calls that are out."""
-        place = object()
-        why = f"{self.max_in_flight} calls of this catalogue were out (max_in_flight) for"
-        await self._wait(partial(self._places.acquire_on_behalf_of, place), ends, why)
+    async def _slot(self, ends: float) -> AsyncIterator[None]:
+        """Hold one of the `max_in_flight` slots."""
+        slot = object()
+        why = f"{self.max_in_flight} calls of this catalogue were in flight (max_in_flight) for"
+        await self._wait(partial(self._in_flight.acquire_on_behalf_of, slot), ends, why)
         try:
             yield
         finally:
-            self._places.release_on_behalf_of(place)
+            self._in_flight.release_on_behalf_of(slot)
 
     async def _wait(self, acquire: Callable[[], Awaitable[None]], ends: float, why: str) -> None:
         try:
@@ -515,24 +519,24 @@ class Buyer:
             ) from None
 
     async def _wait_for_rate(self, ends: float) -> None:
-        """Keep to the rate limit. The last wait of all: calls that queued together must not go out together."""
+        """Wait for the rate limit, after all other waits: calls that queued together must not be sent together."""
         if self.rate is not None and not await self.rate.wait(at_most=ends - anyio.current_time()):
             raise CatalogError(
-                f"the rate limit has no place within {self.queue_timeout:g} s: nothing was sent or bought"
+                f"the rate limit allows no call within {self.queue_timeout:g} s: nothing was sent or bought"
             )
 
     async def _admit(self, purchase: Purchase) -> dict[str, Any]:
-        """Pass the circuit breaker, and report to it if the API answered."""
+        """Pass the circuit breaker, buy, and report to the breaker whether the API works."""
         ticket = self.breaker.admit()
         if ticket is None:
             raise CatalogError(
-                f"the API keeps failing, so nothing was sent; it is tried again in {self.breaker.retry_in:.0f} s"
+                f"the API keeps failing, so nothing was sent; try again in {self.breaker.retry_in:.0f} s"
             )
         reported = False
         try:
             answer = await purchase.send()
             if purchase.tried:
-                (self.breaker.succeeded if _is_well(answer) else self.breaker.failed)(ticket)
+                (self.breaker.succeeded if _is_healthy(answer) else self.breaker.failed)(ticket)
                 reported = True
         finally:
             if not reported:
@@ -540,11 +544,11 @@ class Buyer:
         return await purchase.close(answer)
 
     def check_unbooked(self, entry: str, name: str) -> None:
-        """Raise if an entry must stop, and the ledger could not book that."""
+        """Raise `Stopped` if an entry is stopped in this process only, because the ledger could not book it."""
         if entry in self.unbooked:
             raise Stopped(
                 f"{name} is stopped ({self.unbooked[entry]}), and the ledger could not book that: nothing was sent."
-                " Check toolwire catalog spend, then start this process again"
+                " Check toolwire catalog spend, then restart this process"
             )
 
     def warn_unpriced(self, definition: Definition) -> None:
@@ -561,8 +565,8 @@ class Buyer:
             )
 
 
-def _most(definition: Definition, call: PlannedCall) -> int | None:
-    """Return the most that a planned call may cost, in micros; None if nobody said."""
+def _max_price(definition: Definition, call: PlannedCall) -> int | None:
+    """Return the most that a planned call may cost, in micros; None if it is not limited."""
     try:
         return None if call.max_price is None else micros(call.max_price)
     except ValueError as error:
@@ -571,8 +575,8 @@ def _most(definition: Definition, call: PlannedCall) -> int | None:
         ) from None
 
 
-def _is_well(answer: Answer) -> bool:
-    """True if the API itself answered, with something that can be read."""
+def _is_healthy(answer: Answer) -> bool:
+    """True if the API replied, without a server error, and the reply can be read."""
     if answer.status is None or answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return False
     return not (answer.state == "unknown" and is_success(answer.status))
@@ -581,40 +585,40 @@ def _is_well(answer: Answer) -> bool:
 class Balances:
     """Compares the balances in replies with the costs in them.
 
-    Two balances can be compared if no other call of ours was out between them. Others may spend from the same
-    account, so a contradiction is told, and stops nothing.
+    Two balances can be compared if no other call of ours was in flight between them. Others may spend from the same
+    account, so a contradiction is only reported, and stops nothing.
     """
 
     def __init__(self) -> None:
-        self._out = 0
+        self._in_flight = 0
         self._started = 0
         self._last: tuple[int, int] | None = None  # the balance, and how many calls had started by then
 
     def start(self) -> int:
         """Count a call that is being sent. Returns its number."""
-        self._out += 1
+        self._in_flight += 1
         self._started += 1
         return self._started
 
     def end(self) -> None:
         """Count a call that has ended."""
-        self._out -= 1
+        self._in_flight -= 1
 
     def compare(self, number: int, balance: int, cost: int) -> str | None:
-        """Describe a balance that fell by more than the call cost; None if it did not."""
-        alone = self._out == 1 and self._started == number
+        """Describe a balance that fell by more than the cost of the call; None if it did not."""
+        alone = self._in_flight == 1 and self._started == number
         last, self._last = self._last, (balance, number) if alone else None
         if last is None or not alone or last[1] != number - 1:
             return None
         fell = last[0] - balance
         if fell <= cost + _ROUNDING:
             return None
-        return f"the balance fell by {dollars(fell)}, and the reply says that the call cost {dollars(cost)}"
+        return f"the balance fell by {dollars(fell)}, but the reply says that the call cost {dollars(cost)}"
 
 
-def _mark_as_kept(kept: dict[str, Any]) -> dict[str, Any]:
-    """Add to a result that it was paid for before."""
-    again = {**kept, "content": [*kept["content"], {"type": "text", "text": _KEPT}]}
-    if "cost" in (structured := kept.get("structuredContent") or {}):
-        again["structuredContent"] = {**structured, "cost": 0.0}
-    return again
+def _mark_as_cached(cached: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a result with a note that it was paid for before."""
+    result = {**cached, "content": [*cached["content"], {"type": "text", "text": _CACHED}]}
+    if "cost" in (structured := cached.get("structuredContent") or {}):
+        result["structuredContent"] = {**structured, "cost": 0.0}
+    return result

@@ -1,16 +1,16 @@
-"""Reads the reply to a call, and makes the MCP result of it.
+"""Reads the reply to a call, and builds the MCP result from it.
 
-Owns the reading of a reply and the making of the MCP result. Pure: it sees a decoded body, never the network. Where
-the profile has a path or a condition, that decides; the rest is found by itself, in the shapes that most APIs have:
+Pure: it sees a decoded body, never the network. Paths and conditions of the profile have precedence; everything
+else is found automatically, in the formats that most APIs use:
 
     {success, result, cost, balance}
     {success, output, error}
     {success, response: {status_code, data: {success, output}}, purchase_details, error}
 
-A reply is an envelope, often of several levels, around the result. Each level may say that the call failed, and one
-that does is believed, whatever the others and the HTTP status say. Inside the result only its own first level is
-asked. Money is told by the outermost level and by what is about the purchase: a figure further inside is part of
-what was bought. So is all that stands beside the result and is not envelope.
+A reply is an envelope, often with several levels, around the result. Each level may say that the call failed,
+which is then true whatever the other levels and the HTTP status say. Inside the result only its first level is
+checked. Cost and balance are read from the outermost level and from the objects about the purchase: an amount
+further inside is part of the result. So is every field beside the result that does not belong to the envelope.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ _LOGGED: set[str] = set()  # warnings about replies, each of which is logged onc
 
 UNREADABLE: Final = "unreadable reply"
 FAILED: Final = "Tool execution failed: "
-"""What the result of a failed call begins with."""
+"""The beginning of the result of a failed call."""
 
 
 @dataclass(frozen=True)
@@ -66,36 +66,33 @@ class Outcome:
     text: str = ""
     """The result as text; empty for a failure without one."""
     structured: dict[str, Any] | None = None
-    """The result as an object, when it is one (a list is `{"result": [...]}`)."""
+    """The result as an object, if it is one (a list is `{"result": [...]}`)."""
     cost: int | None = None
-    """Micro-dollars that the reply says were charged; None when it does not say."""
+    """The cost in the reply, in micro-dollars; None if it has none."""
     balance: int | None = None
-    """Micro-dollars that the reply says are left; None when it does not say."""
+    """The remaining balance in the reply, in micro-dollars; None if it has none."""
     error: str | None = None
     """The reason for a failure, in the API's words; None for a success."""
     unreadable_cost: str | None = None
-    """A cost that is there and is no amount, as JSON (`"5 EUR"`); `cost` is None then."""
+    """A cost in the reply that is not an amount, as JSON (`"5 EUR"`); `cost` is None then."""
     content: tuple[dict[str, Any], ...] = ()
-    """Pictures, sound and files, as blocks of an MCP result."""
+    """Images, audio and files, as content blocks of an MCP result."""
 
 
 def read_reply(body: Any, reply: Reply = Reply(), headers: Mapping[str, str] | None = None) -> Outcome:  # noqa: B008 - frozen
-    """Read a decoded reply as the profile's `[reply]` says. Never raises.
-
-    `headers` have names in small letters.
-    """
+    """Read a decoded reply by the profile's `[reply]`. Never raises. The names of `headers` are lower case."""
     headers = headers or {}
     if isinstance(body, RawBody):
         outcome = _read_raw(body)
     elif isinstance(body, Mapping):
         outcome = _read_by_paths(body, reply)
     else:
-        outcome = _read_unaided(body)
+        outcome = _read_automatically(body)
     if reply.cost_header:
-        told = headers.get(reply.cost_header.lower())
-        cost, unreadable = read_amount(told, rate_of(reply.cost_unit))
+        value = headers.get(reply.cost_header.lower())
+        cost, unreadable = read_amount(value, rate_of(reply.cost_unit))
         outcome = replace(outcome, cost=cost, unreadable_cost=unreadable)
-        if outcome.ok and told is None:
+        if outcome.ok and value is None:
             _log_once(
                 f"a reply has no header {reply.cost_header} (reply.cost_header), so its cost is not known"
             )
@@ -106,7 +103,7 @@ def read_reply(body: Any, reply: Reply = Reply(), headers: Mapping[str, str] | N
 
 
 def _read_raw(body: RawBody) -> Outcome:
-    """Read a reply that is not JSON: text, a picture, sound, or else a file."""
+    """Read a reply that is not JSON: text, an image, audio, or else a file."""
     if isinstance(body.content, str):
         return Outcome(True, _replace_surrogates(body.content))
     seen = sniff(body.content) or (body.media_type if body.media_type.startswith("audio/") else "")
@@ -123,10 +120,10 @@ def _read_raw(body: RawBody) -> Outcome:
 
 
 def _read_by_paths(body: Mapping[str, Any], reply: Reply) -> Outcome:
-    """Read an object by the profile's paths where it has them."""
+    """Read an object by the profile's paths, as far as they are set."""
     money = {name for path in (reply.cost, reply.balance) for name in path.split("|") if "." not in name}
     rest = {name: value for name, value in body.items() if name not in money}
-    outcome = _read_unaided(rest if len(rest) < len(body) else body)
+    outcome = _read_automatically(rest if len(rest) < len(body) else body)
     if reply.result and outcome.ok:
         outcome = _take_result(outcome, body, reply.result)
     if reply.cost:
@@ -137,8 +134,8 @@ def _read_by_paths(body: Mapping[str, Any], reply: Reply) -> Outcome:
         outcome = replace(outcome, balance=balance)
     if reply.failure:
         outcome = _apply_conditions(outcome, body, reply)
-    elif not outcome.ok and (words := _words_at(body, reply.error)):
-        outcome = replace(outcome, error=words)
+    elif not outcome.ok and (error := _error_text_at(body, reply.error)):
+        outcome = replace(outcome, error=error)
     if reply.cost and outcome.ok and outcome.cost is None and outcome.unreadable_cost is None:
         _log_once(f"a reply has nothing at reply.cost = {reply.cost!r}, so its cost is not known")
     return outcome
@@ -146,7 +143,7 @@ def _read_by_paths(body: Mapping[str, Any], reply: Reply) -> Outcome:
 
 def _take_result(outcome: Outcome, body: Mapping[str, Any], path: str) -> Outcome:
     if not has_path(body, path):
-        _log_once(f"a reply has nothing at reply.result = {path!r}, so all of it is shown")
+        _log_once(f"a reply has nothing at reply.result = {path!r}, so the whole reply is used")
         return outcome
     result = get_path(body, path)
     return replace(outcome, text=_text(result), structured=_structured(result))
@@ -158,27 +155,26 @@ def _apply_conditions(outcome: Outcome, body: Mapping[str, Any], reply: Reply) -
     if not held:
         if outcome.ok:
             return outcome
-        text, structured = _text(dict(body)), _structured(body)  # its own words for a success were not known
+        text, structured = _text(dict(body)), _structured(body)  # without conditions it looked like a failure
         judged = replace(outcome, ok=True, error=None, text=text, structured=structured)
         return _take_result(judged, body, reply.result) if reply.result else judged
     first = held[0]
-    found = (_words(body.get(key)) for key in _ERRORS)
-    words = _words_at(body, reply.error) or next(filter(None, found), "") or outcome.error
-    why = words or f"the API says that it failed ({first.path} is {quote_value(get_path(body, first.path))})"
-    told = outcome.cost is not None or outcome.unreadable_cost is not None
-    free = not told and any(not condition.charged for condition in held)
+    found = (_error_text(body.get(key)) for key in _ERRORS)
+    error = _error_text_at(body, reply.error) or next(filter(None, found), "") or outcome.error
+    why = error or f"the API reports a failure ({first.path} is {quote_value(get_path(body, first.path))})"
+    has_cost = outcome.cost is not None or outcome.unreadable_cost is not None
+    free = not has_cost and any(not condition.charged for condition in held)
     return replace(outcome, ok=False, error=clip(why, _LONGEST_ERROR), cost=0 if free else outcome.cost)
 
 
 def _holds(condition: Condition, body: Mapping[str, Any]) -> bool:
-    """True if all that a condition says of the value holds."""
-    value, there = get_path(body, condition.path), has_path(body, condition.path)
-    said = condition.model_fields_set
+    """True if all tests of a condition are true for the value."""
+    value, exists = get_path(body, condition.path), has_path(body, condition.path)
     checks = []
-    if "equals" in said:
-        checks.append(there and _same(value, condition.equals))
+    if "equals" in condition.model_fields_set:
+        checks.append(exists and _same(value, condition.equals))
     if condition.one_of is not None:
-        checks.append(there and any(_same(value, each) for each in condition.one_of))
+        checks.append(exists and any(_same(value, each) for each in condition.one_of))
     if condition.not_in is not None:
         checks.append(value is not None and not any(_same(value, each) for each in condition.not_in))
     if condition.present is not None:
@@ -188,13 +184,13 @@ def _holds(condition: Condition, body: Mapping[str, Any]) -> bool:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """True if two values are equal as JSON: true is not 1."""
+    """True if two values are equal as JSON, where true is not 1."""
     return isinstance(value, bool) is isinstance(other, bool) and bool(value == other)
 
 
-def _words_at(body: Mapping[str, Any], path: str) -> str:
+def _error_text_at(body: Mapping[str, Any], path: str) -> str:
     value = get_path(body, path)
-    return _words(value) or ("" if value is None or value == "" else _text(value))
+    return _error_text(value) or ("" if value is None or value == "" else _text(value))
 
 
 def _log_once(warning: str) -> None:
@@ -203,8 +199,8 @@ def _log_once(warning: str) -> None:
         _log.warning("%s", warning)
 
 
-def _read_unaided(body: Any) -> Outcome:
-    """Read a reply in one of the usual shapes."""
+def _read_automatically(body: Any) -> Outcome:
+    """Read a reply in one of the usual formats."""
     if isinstance(body, list):
         return Outcome(True, _text(body), _structured(body))
     if not isinstance(body, Mapping):
@@ -216,10 +212,10 @@ def _read_unaided(body: Any) -> Outcome:
         for name in (_PAYMENTS if level is body else _PURCHASES)
         if isinstance(level.get(name), Mapping)
     ]
-    # In a reply that is all result, `cost` is part of that.
-    told = body if _ENVELOPE_KEYS & body.keys() or _says_failed(body) else {}
-    (cost, unreadable), (balance, _) = _amount(told, payments, _COSTS), _amount(told, payments, _BALANCES)
-    result = _result(levels, key, _names_of_amounts(told))
+    # In a reply without an envelope, `cost` is part of the result.
+    outer = body if _ENVELOPE_KEYS & body.keys() or _says_failed(body) else {}
+    (cost, unreadable), (balance, _) = _amount(outer, payments, _COSTS), _amount(outer, payments, _BALANCES)
+    result = _result(levels, key, _names_of_amounts(outer))
     text, structured = _text(result), _structured(result)
     failures = [level for level in (*levels, *payments) if _says_failed(level)]
     inner = levels[-1][key] if key else None
@@ -230,16 +226,16 @@ def _read_unaided(body: Any) -> Outcome:
     ):
         failures.append(inner)
     if failures:
-        why = _why(levels, failures) or _text(inner) or text or "the API says that it failed, and not why"
+        why = _why(levels, failures) or _text(inner) or text or "the API reports a failure without a reason"
         return Outcome(False, text, structured, cost, balance, clip(why, _LONGEST_ERROR), unreadable)
     return Outcome(True, text, structured, cost, balance, unreadable_cost=unreadable)
 
 
 def build_result(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
-    """Build the MCP result. `price` is the catalogue's, for a success whose reply does not tell its cost.
+    """Build the MCP result. `price` is that of the catalogue, for a success whose reply has no cost.
 
-    Structured content is `{"result": ..., "cost": 0.01, "balance": 9.99}` in dollars: the result is kept whole
-    beside the money, so that a `cost` of its own is not overwritten.
+    Structured content is `{"result": ..., "cost": 0.01, "balance": 9.99}` in dollars: the result is a separate
+    field, so that a `cost` inside it is not overwritten.
     """
     cost = outcome.cost if outcome.cost is not None or not outcome.ok else price
     lines = []
@@ -249,7 +245,7 @@ def build_result(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
         lines.append(f"{FAILED}{outcome.error or 'no reason given'}")
     lines += [f"Cost: {dollars(cost)}"] if cost is not None else []
     lines += [f"Remaining Balance: {dollars(outcome.balance, 2)}"] if outcome.balance is not None else []
-    # The model's API refuses empty text.
+    # The model's API rejects empty text.
     text = "\n".join(lines) or ("The result is attached." if outcome.content else "The tool gave no result.")
     content = [{"type": "text", "text": text}, *outcome.content]
     made: dict[str, Any] = {"content": content, "isError": not outcome.ok}
@@ -263,7 +259,7 @@ def build_result(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
 
 
 def _open_envelope(body: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], str | None]:
-    """Return the levels of the envelope, the outermost first, and the key of the result in the last."""
+    """Return the levels of the envelope, outermost first, and the key of the result in the last one."""
     levels = [body]
     for _ in range(_DEPTH):
         key = _result_key(levels[-1])
@@ -286,7 +282,8 @@ def _is_envelope(value: Mapping[str, Any]) -> bool:
 def _result(levels: list[Mapping[str, Any]], key: str | None, money: set[str]) -> Any:
     """Return what was bought: the result and the fields beside it on any level.
 
-    Without a result it is all that is not envelope. `money` are the names outermost that were read as such.
+    Without a result, it is everything except the envelope. `money` are the names of the amounts that were read on
+    the outermost level.
     """
     body, last = levels[0], levels[-1]
     if key is None and last is body and not _ENVELOPE_KEYS & body.keys():
@@ -313,7 +310,7 @@ def _result(levels: list[Mapping[str, Any]], key: str | None, money: set[str]) -
 
 
 def _is_noise(name: str, value: Any) -> bool:
-    """True for a field beside a result that tells nothing."""
+    """True for a field beside a result that carries no information."""
     return value is None or (
         name == "status" and isinstance(value, str) and value.strip().lower() in (*_WENT_WELL, *_FAILED)
     )
@@ -327,34 +324,34 @@ def _says_failed(level: Mapping[str, Any]) -> bool:
         return True
     if level.get("success") is not None:
         return is_denied(level["success"])
-    # The word alone may be data, the state of some job.
+    # The word alone may be data, such as the state of a job.
     failed = isinstance(level.get("status"), str) and level["status"].strip().lower() in _FAILED
-    return bool(level.get("error") or (failed and any(_words(level.get(key)) for key in _ERRORS)))
+    return bool(level.get("error") or (failed and any(_error_text(level.get(key)) for key in _ERRORS)))
 
 
 def _why(levels: list[Mapping[str, Any]], failures: list[Mapping[str, Any]]) -> str:
-    """Return the API's reason for a failure: of the innermost level that failed, else of any."""
+    """Return the API's reason for a failure: from the innermost level that failed, else from any level."""
     for group, keys in ((failures, _ERRORS), (levels, _ERRORS[:2])):
         for level in reversed(group):
             for key in keys:
-                if words := _words(level.get(key)):
-                    return words
+                if text := _error_text(level.get(key)):
+                    return text
     for level in failures:
         if level.get("status_code") is not None:
             return f"status {clip(str(level['status_code']), 20)}"
     return ""
 
 
-def _words(error: Any) -> str:
-    """Return the text of an error, whatever its form."""
+def _error_text(error: Any) -> str:
+    """Return the text of an error, which may be a text, an object or a list."""
     if isinstance(error, str):
         return _replace_surrogates(error).strip()
     if isinstance(error, Mapping):
         inner = next((error[key] for key in ("message", "detail", "error", "title") if error.get(key)), None)
-        return _words(inner) if isinstance(inner, str) else _text(dict(error)) if error else ""
+        return _error_text(inner) if isinstance(inner, str) else _text(dict(error)) if error else ""
     if isinstance(error, list):
         return "; ".join(
-            filter(None, (_words(each) if isinstance(each, (str, dict)) else "" for each in error))
+            filter(None, (_error_text(each) if isinstance(each, (str, dict)) else "" for each in error))
         )
     return ""
 
@@ -362,8 +359,8 @@ def _words(error: Any) -> str:
 def _amount(
     body: Mapping[str, Any], payments: list[Mapping[str, Any]], names: tuple[str, ...]
 ) -> tuple[int | None, str | None]:
-    """Return the first amount in the envelope; if none can be read, the quoted value in its place."""
-    # Outside of what is about the payment only the plain word is taken: any other may be part of the result.
+    """Return the first amount in the envelope; if none can be read, the first unreadable value, quoted."""
+    # Outside the objects about the payment only the plain names are used: others may be part of the result.
     plain = names[:2] if names is _BALANCES else names[:1]
     first_unreadable = None
     for place, wanted in ((body, plain), *((payment, names) for payment in payments)):
@@ -396,7 +393,7 @@ def _text(result: Any) -> str:
     try:
         return orjson.dumps(result).decode()
     except TypeError:
-        pass  # whole numbers past 64 bits, half surrogate pairs and very deep values are too much for orjson only
+        pass  # integers over 64 bits, half surrogate pairs and very deep values are rejected by orjson only
     try:
         return json.dumps(result)
     except (TypeError, ValueError, RecursionError):
@@ -413,7 +410,7 @@ def _structured(result: Any) -> dict[str, Any] | None:
     except TypeError:
         try:
             dumps(result)  # with integers over 64 bits
-        except (TypeError, ValueError):  # it could not be sent; the text has it
+        except (TypeError, ValueError):  # it cannot be sent; the text contains it
             return None
     return dict(result)
 
