@@ -111,12 +111,12 @@ async def test_a_profile_that_fits_has_no_findings():
         (
             page_of({**ITEM, "schema": {"type": "string"}}),
             {},
-            "error: 1 of 1 entries cannot be tools: Weather: the schema is of type string",
+            "error: 1 of 1 entries cannot be tools: Weather: the schema has the type string",
         ),
         (
             page_of({**ITEM, "schema": {"type": "object", "properties": {"id": {"type": "string"}}}}),
             {"call": {"arguments": ""}},
-            "error: 1 of 1 entries cannot be called: the argument 'id' has the name of a field",
+            "error: 1 of 1 entries cannot be called: the argument 'id' has the same name as a field",
         ),
         (
             page_of({**ITEM, "id": "../x"}),
@@ -175,7 +175,7 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
         (
             page_of(*[{**ITEM, "id": str(n)} for n in range(50)], total=120),
             {},
-            "the list seems to go on (total is 120), and only its first 50 items are read: set list.paging",
+            "the list seems to continue (total is 120), but only its first 50 items are read: set list.paging",
         ),
         (
             page_of(ITEM, meta={"next_cursor": "abc"}),
@@ -193,7 +193,7 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
             'report failures like this, set [reply] failure = [{ path = "ok", equals = false }]',
         ),
         (page_of(ITEM, code=0), {}, '[reply] failure = [{ path = "code", not_in = [0] }]'),
-        (page_of(ITEM, ITEM), {}, "warning: 1 items have an id that another one has too"),
+        (page_of(ITEM, ITEM), {}, "warning: 1 items have the same id as another item"),
         (
             page_of({**ITEM, "name": "65f1c0ffee65f1c0ffee"}),
             {},
@@ -203,17 +203,17 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
         (
             page_of(ITEM, {**ITEM, "id": "b", "schema": {"type": "string"}}),
             {},
-            "warning: 1 of 2 entries cannot be tools: Weather: the schema is of type string",
+            "warning: 1 of 2 entries cannot be tools: Weather: the schema has the type string",
         ),
         (
             page_of({**ITEM, "price": 0.0000025}),
             {},
-            "warning: prices of $0.000003: are these prices of one call, and not of a token or another part of it?",
+            "warning: prices of $0.000003: are these prices per call, and not per token or another part of a call?",
         ),
         (
             page_of({**ITEM, "price": 10_000}),
             {"entry": {"price": {"unit": "cents"}}},
-            "warning: prices of $100.00: is a call that dear? entry.price.unit is cents",
+            "warning: prices of $100.00: is a call that expensive? entry.price.unit is cents",
         ),
         (
             page_of({**ITEM, "price": None}),
@@ -234,12 +234,12 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
                 }
             ),
             {"entry": {"price": {"argument": "action", "by_value": "by"}}},
-            "warning: Weather has prices for get, put, and its 'action' can only be read, write",
+            "warning: Weather has prices for get, put, but its 'action' can only be read, write",
         ),
         (
             page_of(ITEM),
             {"entry": {"price": {"unit": 0.01}}, "reply": {"cost": "used"}},
-            "warning: prices are not in dollars, and reply.cost_unit is not set: the cost is read as dollars",
+            "warning: prices are not in dollars, but reply.cost_unit is not set: the cost is read as dollars",
         ),
         (
             page_of(ITEM),
@@ -250,7 +250,7 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
         (
             page_of(ITEM, status="success"),
             {},
-            'the list says status = "success": if replies to calls report failures like this, set',
+            'the list has status = "success": if replies to calls report failures like this, set',
         ),
         (
             page_of(ITEM),
@@ -276,7 +276,7 @@ async def test_a_link_that_is_not_followed_is_seen():
     """An API may page without a word in its pages."""
     link = {"Link": '<https://93.184.216.34/list?page=2>; rel="next"'}
     (finding,) = await findings(page_of(ITEM), link)
-    assert 'the list seems to go on (a Link header with rel="next")' in finding
+    assert 'the list seems to continue (a Link header with rel="next")' in finding
     found = await checked(page_of(ITEM), link, list={"paging": {"kind": "link"}})
     assert found.next_page == "GET https://93.184.216.34/list?page=2"
 
@@ -285,7 +285,7 @@ async def test_a_link_that_is_not_followed_is_seen():
 async def test_a_profile_without_secrets_is_a_warning():
     """Somebody has to pay."""
     found = await checked(page_of(ITEM), profile={**SMALL, "secrets": {}})
-    assert [each.text for each in found.findings] == ["there is no [secrets]: nothing tells the API who pays"]
+    assert [each.text for each in found.findings] == ["there is no [secrets]: the API cannot know who pays"]
 
 
 @pytest.mark.anyio

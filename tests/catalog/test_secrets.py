@@ -326,14 +326,14 @@ def test_the_password_of_a_proxy():
     profile = Profile(**SMALL, network=network)
     assert find_credentials(profile, {"PROXY_LOGIN": "me:secret-1"}).proxy == "me:secret-1"
     assert "secret-1" in find_credentials(profile, {"PROXY_LOGIN": "me:secret-1"}).values
-    with pytest.raises(CatalogError, match="PROXY_LOGIN is not set: set it to user:password of the proxy"):
+    with pytest.raises(CatalogError, match="PROXY_LOGIN is not set: set it to user:password for the proxy"):
         find_credentials(profile, {})
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rX: y", "é", "\x00", "x" * 9000])
 def test_a_value_that_no_header_can_hold_is_refused_unseen(value):
     """The error names the variable, not the value."""
-    with pytest.raises(UsageError, match="^AGENT_PAYMENT_API_KEY has characters") as caught:
+    with pytest.raises(UsageError, match="^AGENT_PAYMENT_API_KEY is too long, or has characters") as caught:
         find_credentials(AGENTPMT, KEYS | {"AGENT_PAYMENT_API_KEY": value})
     assert value not in str(caught.value)
 
@@ -377,11 +377,11 @@ def test_a_file_that_others_can_read_is_refused(stored, mode):
 @pytest.mark.parametrize(
     ("text", "name", "words"),
     [
-        ("api_key = hidden-secret", "c.toml", "not a file of credentials"),
-        ("{hidden-secret", "c.json", "not a file of credentials"),
-        ("[1]", "c.json", "names with text"),
-        ("[table]\na = 1", "c.toml", "names with text"),
-        ("#" * 70_000, "c.toml", "too large"),
+        ("api_key = hidden-secret", "c.toml", "not a valid credentials file"),
+        ("{hidden-secret", "c.json", "not a valid credentials file"),
+        ("[1]", "c.json", "a name with a text"),
+        ("[table]\na = 1", "c.toml", "a name with a text"),
+        ("#" * 70_000, "c.toml", "at most 64 KiB"),
     ],
 )
 def test_a_file_that_holds_no_credentials(stored, text, name, words):
@@ -398,14 +398,14 @@ def test_a_file_that_is_none(tmp_path):
         find_credentials(AGENTPMT, KEYS, tmp_path / "gone.toml")
     with pytest.raises(UsageError, match="cannot be read|plain file"):
         find_credentials(AGENTPMT, KEYS, tmp_path)
-    with pytest.raises(UsageError, match="plain file"):
+    with pytest.raises(UsageError, match="regular file"):
         find_credentials(AGENTPMT, KEYS, "/dev/null")
 
 
 def test_an_endless_secret_is_refused():
     """It would make an endless pattern."""
     parts = [{"variable": "USER"}, {"variable": "PASSWORD"}]
-    with pytest.raises(UsageError, match="may have"):
+    with pytest.raises(UsageError, match="is too long"):
         made({"USER": "x" * 5_000, "PASSWORD": "x" * 5_000}, parts=parts)
 
 

@@ -203,7 +203,7 @@ def test_what_is_missing_is_told_when_it_is_made(tmp_path):
         Catalog(environ=environ(tmp_path, AGENT_PAYMENT_BASE_URL="http://example.com"))
     broken = tmp_path / "pins.json"
     broken.write_text("{")
-    with pytest.raises(UsageError, match="not a file of pins"):
+    with pytest.raises(UsageError, match="does not contain valid pins"):
         Catalog(environ=environ(tmp_path), pins=broken)
 
 
@@ -252,7 +252,7 @@ async def test_a_ledger_that_is_lost_during_a_call_costs_nobody_the_answer(shop,
         again = await client.call("weather", city="Oslo")
     assert "clear, 21 degrees" in result.text
     assert not result.is_error
-    assert "the ledger could not book how a call ended" in caplog.text
+    assert "the ledger could not book the outcome of a call" in caplog.text
     assert again.is_error
     assert "was moved, deleted or replaced" in again.text
     assert len(shop.purchases) == 1

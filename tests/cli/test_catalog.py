@@ -203,7 +203,7 @@ def test_stopped_tools_and_higher_prices_are_shown(ledger):
     paid(ledger, actual=30_000)
     shown = catalog("spend")
     assert (
-        "search is stopped: a call cost $0.0300, and $0.0100 was reserved (toolwire catalog accept id-search)"
+        "search is stopped: a call cost $0.0300, but $0.0100 was reserved (toolwire catalog accept id-search)"
         in shown
     )
     assert "draw now costs $0.0200, and only $0.0100 is accepted (toolwire catalog accept id-draw)" in shown
@@ -265,7 +265,7 @@ def test_a_lost_reply_of_unknown_price_needs_an_amount(ledger):
     call = sent(ledger, amount=None)
     ledger.unknown(call, "lost")
     assert "unknown" in catalog("reconcile")
-    assert "say what it cost" in catalog("reconcile", call, "--charged", code=1)
+    assert "give the amount that it cost" in catalog("reconcile", call, "--charged", code=1)
     assert "cost $0.0300" in catalog("reconcile", call, "--charged", "--amount", "0.03")
 
 
@@ -394,7 +394,7 @@ def test_without_a_ledger_nothing_can_be_recorded(path, arguments):
 def test_a_damaged_ledger_is_a_one_line_error(path):
     """Exit code 1: the command was used correctly."""
     path.write_text("no database, but long enough to look at" * 30)
-    assert "is damaged, or no ledger of toolwire" in catalog("spend", code=1)
+    assert "is damaged, or is not a toolwire ledger" in catalog("spend", code=1)
 
 
 @pytest.mark.parametrize("command", ["spend", "reconcile", "accept"])

@@ -1,6 +1,6 @@
 """Remote catalogues: the entries of a REST API become tools whose calls are checked, budgeted and booked.
 
-Each name is loaded when it is first used; `make generate` writes the stub for type checkers.
+Each name is imported when it is first used; `make generate` writes the stub for type checkers.
 """
 
 from toolwire import _find_names, _load_lazily

@@ -1,9 +1,9 @@
 """Checks a profile against its API without buying anything: reads one page and describes what would be sent.
 
-A second page is asked for only to see that it is another one.
+A second page is requested only to check that it differs from the first.
 
-Owns what is looked for and the words for it. An error is something without which no tool can be bought rightly; a
-warning is something that looks wrong, and only a person can tell.
+Owns the checks and their messages. An error is a mistake with which tools cannot be bought, or not at the right
+price; a warning is something that looks wrong, which only the user can decide.
 """
 
 import re
@@ -37,7 +37,7 @@ _EXAMPLES: Final = 3
 _CENT: Final = PER_DOLLAR // 100
 _UNIT_NAMES: Final = ("currency", "unit", "price_unit", "currency_code")
 _DOLLAR_NAMES: Final = {"", "usd", "us$", "$", "dollar", "dollars", "usdc", "usdt"}
-# Prices of a call, in micro-dollars, that are more likely to be in another unit: under this, or over that.
+# Micro-dollars: a call that costs less than the first or more than the second is probably priced in another unit.
 _TINY: Final = 100
 _DEAR: Final = 10 * PER_DOLLAR
 # Fields in which replies report success, with the values they use; `success` needs no condition.
@@ -59,7 +59,7 @@ _UNAUTHORIZED: Final = re.compile(r"HTTP 40[13]\b")
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to know about a profile."""
+    """An error or a warning about a profile."""
 
     level: Literal["error", "warning"]
     text: str
@@ -71,17 +71,17 @@ class Checked:
 
     profile: str
     list_request: OutgoingRequest
-    """With secrets masked, as `call_request`. The target is a whole URL."""
+    """Secrets are masked, and the target is a whole URL; the same for `call_request`."""
     reading: Reading | None = None
     next_page: str = ""
     """The request for the next page; empty at the end of the list."""
     entry: Entry | None = None
-    """The first one, as read."""
+    """The first entry, as read."""
     definition: Definition | None = None
     """The first entry as a tool."""
     call_request: OutgoingRequest | None = None
     prices: tuple[int, ...] = ()
-    """All that could be read, the lowest first."""
+    """All prices that could be read, the lowest first."""
     balance: int | None = None
     findings: list[Finding] = field(default_factory=list)
 
@@ -95,15 +95,15 @@ class Checked:
         self.findings.append(Finding("error", text))
 
     def warn(self, text: str) -> None:
-        """Add a finding that looks wrong."""
+        """Add a finding about something that looks wrong."""
         self.findings.append(Finding("warning", text))
 
 
 async def check_profile(profile: Profile, api: Api, scrubber: Scrubber) -> Checked:
-    """Read one page of the list and the balance, and look at them. Buys nothing; an API that fails is a finding."""
+    """Read one page of the list and the balance, and check them. Buys nothing; a failing API is a finding."""
     checked = await _check(profile, api)
     checked.findings = [replace(each, text=scrubber.text(each.text)) for each in checked.findings]
-    checked.next_page = scrubber.text(checked.next_page)  # a link as it came may repeat our secrets
+    checked.next_page = scrubber.text(checked.next_page)  # a link from the API may repeat our secrets
     return checked
 
 
@@ -113,10 +113,10 @@ async def _check(profile: Profile, api: Api) -> Checked:
     try:
         reading = await api.read_list(1)
     except CatalogError as error:
-        hint = f". Sent: {_secret_words(profile)}" if _UNAUTHORIZED.search(str(error)) else ""
+        hint = f". Sent: {_describe_secrets(profile)}" if _UNAUTHORIZED.search(str(error)) else ""
         checked.error(f"{error}{hint}")
     else:
-        _look_at(profile, reading, checked)
+        _check_page(profile, reading, checked)
         if reading.position is not None:
             await _check_second_page(reading, api, checked)
     for warning in _setting_warnings(profile):
@@ -130,7 +130,7 @@ async def _check(profile: Profile, api: Api) -> Checked:
 
 
 async def _check_second_page(first: Reading, api: Api, checked: Checked) -> None:
-    """Read on, to see that the next page is another one: an API that does not know the parameter begins anew."""
+    """Check that the second page differs: an API that ignores the parameter returns the first page again."""
     try:
         both = await api.read_list(2)
     except CatalogError as error:
@@ -142,7 +142,7 @@ async def _check_second_page(first: Reading, api: Api, checked: Checked) -> None
             checked.warn(problem)
 
 
-def _look_at(profile: Profile, reading: Reading, checked: Checked) -> None:
+def _check_page(profile: Profile, reading: Reading, checked: Checked) -> None:
     checked.reading = reading
     if reading.position is not None:
         request = _mask_request(profile, page_request(profile, reading.position))
@@ -152,7 +152,9 @@ def _look_at(profile: Profile, reading: Reading, checked: Checked) -> None:
     prices = {price for each in entries for price in (each.price, *each.prices.values()) if price is not None}
     checked.prices = tuple(sorted(prices))
     if not reading.items:
-        checked.error(f"the list has no items at list.items = {profile.list.items!r}: {_page_words(reading)}")
+        checked.error(
+            f"the list has no items at list.items = {profile.list.items!r}: {_describe_page(reading)}"
+        )
         return
     for problem in reading.problems():
         text = f"{problem.text}: {problem.example}" if problem.example else problem.text
@@ -170,7 +172,7 @@ def _look_at(profile: Profile, reading: Reading, checked: Checked) -> None:
 
 
 def _make_tools(profile: Profile, entries: list[Entry], checked: Checked) -> None:
-    """Make tools of the entries on the page, and the request that would buy the first."""
+    """Build tools from the entries on the page, and the request that would buy the first."""
     definitions, skipped = define(entries, separator=profile.entry.name_separator)
     if skipped:
         shown = "; ".join(f"{each.name or each.id}: {each.reason}" for each in skipped[:_EXAMPLES])
@@ -198,17 +200,17 @@ def _make_tools(profile: Profile, entries: list[Entry], checked: Checked) -> Non
 def _entry_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
     paths, entries = profile.entry, reading.entries
     if (twice := reading.items - reading.without_id - len({each.id for each in entries})) > 0:
-        yield f"{twice} items have an id that another one has too: is entry.id = {paths.id!r} the right path?"
+        yield f"{twice} items have the same id as another item: is entry.id = {paths.id!r} the right path?"
     names = [readable_name(each.id, each.name, each.description, paths.name_separator) for each in entries]
     if all(_ID.fullmatch(name) for name in names):
         hint = ", or entry.name_separator if the description begins with the name"
         yield f"the names are ids ({names[0][:40]}): set entry.name{hint}"
     separator = paths.name_separator
     if separator and not any(separator in each.description for each in entries):
-        yield f"entry.name_separator = {separator!r} is in no description, so it gives no name"
+        yield f"entry.name_separator = {separator!r} is in no description, so it has no effect"
     if "description" not in paths.model_fields_set and not any(each.description for each in entries):
         has = outline(reading.first_item)
-        yield f"no entry has a description, by which a model chooses: set entry.description (the item has {has})"
+        yield f"no entry has a description, which the model needs: set entry.description (the item has {has})"
 
 
 def _price_warnings(profile: Profile, reading: Reading, prices: tuple[int, ...]) -> Iterator[str]:
@@ -228,7 +230,7 @@ def _price_warnings(profile: Profile, reading: Reading, prices: tuple[int, ...])
 
 
 def _unit_doubt(price: Price, item: Any, prices: tuple[int, ...]) -> str:
-    """Say why the prices may be in another unit; "" if nothing suggests it."""
+    """Explain why the prices may be in another unit; "" if nothing suggests it."""
     highest = prices[-1]
     if price.unit == "dollars" and not price.units:
         word = next((word for word in ("cents", "credits", "micros") if word[:-1] in price.path.lower()), "")
@@ -242,10 +244,10 @@ def _unit_doubt(price: Price, item: Any, prices: tuple[int, ...]) -> str:
     ):
         return f": is the unit dollars? entry.price.unit is {price.unit}"
     if highest >= _DEAR:
-        return f": is a call that dear? entry.price.unit is {price.unit}"
+        return f": is a call that expensive? entry.price.unit is {price.unit}"
     if 0 < highest < _TINY:
         return (
-            f": are these prices of one call, and not of a token or another part of it? entry.price.unit is "
+            f": are these prices per call, and not per token or another part of a call? entry.price.unit is "
             f"{price.unit}"
         )
     return ""
@@ -258,8 +260,8 @@ def _argument_warnings(argument: str, entries: list[Entry]) -> Iterator[str]:
         parameters = _parameters(entry.schema)
         if argument not in parameters:
             yield (
-                f"entry.price.argument = {argument!r} is not a parameter of {entry.name}: it will always cost the "
-                "highest price"
+                f"entry.price.argument = {argument!r} is not a parameter of {entry.name}, which will always "
+                "cost the highest price"
             )
             return
         choices = get_path(parameters[argument], "enum")
@@ -267,7 +269,7 @@ def _argument_warnings(argument: str, entries: list[Entry]) -> Iterator[str]:
             priced = ", ".join(list(entry.prices)[:_EXAMPLES])
             allowed = ", ".join(map(str, choices[:_EXAMPLES]))
             yield (
-                f"{entry.name} has prices for {priced}, and its {argument!r} can only be {allowed}: it will always "
+                f"{entry.name} has prices for {priced}, but its {argument!r} can only be {allowed}: it will always "
                 "cost the highest price"
             )
             return
@@ -278,15 +280,15 @@ def _setting_warnings(profile: Profile) -> Iterator[str]:
     price, reply = profile.entry.price, profile.reply
     tables = (profile.request, profile.call)
     if not profile.secrets and not any(table.headers or table.query for table in tables):
-        yield "there is no [secrets]: nothing tells the API who pays"
+        yield "there is no [secrets]: the API cannot know who pays"
     for name in ("cost", "balance"):
-        told = getattr(reply, name) or getattr(reply, f"{name}_header")
-        counted = price.unit != "dollars" or bool(price.units)
-        if told and counted and f"{name}_unit" not in reply.model_fields_set:
-            yield f"prices are not in dollars, and reply.{name}_unit is not set: the {name} is read as dollars"
+        path = getattr(reply, name) or getattr(reply, f"{name}_header")
+        other_unit = price.unit != "dollars" or bool(price.units)
+        if path and other_unit and f"{name}_unit" not in reply.model_fields_set:
+            yield f"prices are not in dollars, but reply.{name}_unit is not set: the {name} is read as dollars"
 
 
-def _secret_words(profile: Profile) -> str:
+def _describe_secrets(profile: Profile) -> str:
     """Describe where the secrets are sent, for a request that was not authorized."""
     places = [
         f"the query parameter {each.key}"
@@ -312,7 +314,7 @@ def _unit_beside(path: str, item: Any) -> str:
 
 
 def _reply_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
-    """Yield warnings about replies, judged by a page of the list, which often has the same envelope."""
+    """Yield warnings about replies, based on a page of the list, which often has the same envelope."""
     page, reply = reading.first_page, profile.reply
     if not isinstance(page, Mapping) or reply.failure:
         return
@@ -326,7 +328,7 @@ def _reply_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
         else:
             continue
         yield (
-            f"the list says {name} = {quote_value(value)}: if replies to calls report failures like this, set "
+            f"the list has {name} = {quote_value(value)}: if replies to calls report failures like this, set "
             f'[reply] failure = [{{ path = "{name}", {condition} }}]'
         )
         return
@@ -358,7 +360,7 @@ def _parameters(schema: Any) -> Mapping[str, Any]:
 
 
 def _mask_request(profile: Profile, request: OutgoingRequest) -> OutgoingRequest:
-    """Return the request as it would be sent, with masks in place of secrets and a whole URL."""
+    """Return the request as it would be sent, with masked secrets and a whole URL."""
     masked = Credentials(
         headers={
             ("Authorization" if each.place == "basic" else each.key): (
@@ -383,7 +385,7 @@ def _span(prices: tuple[int, ...]) -> str:
     return f"of {lowest}" if lowest == highest else f"from {lowest} to {highest}"
 
 
-def _page_words(reading: Reading) -> str:
+def _describe_page(reading: Reading) -> str:
     page = reading.first_page
     return f"the page has {outline(page)}" if isinstance(page, Mapping) else "the page is an empty list"
 

@@ -1,32 +1,34 @@
-"""Finds and removes characters that a model reads and a person cannot see, in text that an API wrote.
+"""Finds and removes characters that a model reads but a person cannot see, in text that an API wrote.
 
-Owns which of them belong where they stand (inside an emoji, between letters of scripts that need them) and which
-could carry a hidden instruction. Knows nothing of schemas.
+Decides which of them are legitimate where they stand (inside an emoji, between letters of scripts that need them)
+and which could carry a hidden instruction. Knows nothing about schemas.
 """
 
 import re
 import unicodedata
 from typing import Any, Final
 
-# Cf: zero-width and bidi marks, soft hyphens, tags. Cc: controls. Cs: halves of surrogate pairs. Co, Cn: nothing.
+# Cf: zero-width and bidi marks, soft hyphens, tags. Cc: controls. Cs: halves of surrogate pairs. Co: private use.
+# Cn: unassigned.
 _UNSEEN: Final = {"Cf", "Cc", "Cs", "Co", "Cn"}
-# Letters and marks of other categories that are blank or steer what is near them.
+# Letters and marks of other categories that are blank or change how their neighbours are displayed.
 _BLANK: Final = {
     "\u034f",  # combining grapheme joiner
     *("\u115f", "\u1160", "\u17b4", "\u17b5", "\u2800", "\u3164", "\uffa0"),  # fillers
     *("\u180b", "\u180c", "\u180d", "\u180f"),  # variation selectors of Mongolian
     "\U0001d159",  # a note without a head
-    *map(chr, range(0xFE00, 0xFE10)),  # variation selectors, which can carry hidden bytes: the first 16
+    *map(chr, range(0xFE00, 0xFE10)),  # the first 16 variation selectors, which can carry hidden bytes
     *map(chr, range(0xE0100, 0xE01F0)),  # and the other 240
 }
-# Line breaks and tabs; and the signs of Arabic and related scripts that Unicode counts as Cf although they show.
+# Line breaks and tabs; and the signs of Arabic and related scripts that are visible although Unicode puts them in
+# Cf.
 _SEEN: Final = {
     *("\n", "\t"),
     *map(chr, range(0x0600, 0x0606)),
     *("\u06dd", "\u070f", "\u0890", "\u0891", "\u08e2", "\U000110bd", "\U000110cd"),
 }
 
-# Unicode's blocks of pictographs. What is not assigned in the last range is kept for the emoji of coming years.
+# Unicode's blocks of pictographs. Unassigned characters of the last range are allowed: future emoji go there.
 _PICTOGRAPH: Final = (
     "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u3030\u303d\u3297\u3299\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff"
     "\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff]"
@@ -45,7 +47,7 @@ _JOINING: Final = (
 _VIRAMA: Final = "[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca]"
 _MONGOLIAN: Final = "[\u1820-\u18aa]"
 _BRAILLE: Final = "[\u2801-\u28ff]"
-# Scripts without spaces between words, which may be marked for the breaking of lines: Thai, Lao, Myanmar, Khmer.
+# Scripts without spaces between words, which may mark where a line can be broken: Thai, Lao, Myanmar, Khmer.
 _SPACELESS: Final = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17b3\u17b6-\u17ff]"
 _LINE_BREAKS: Final = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 _LETTER: Final = r"[^\W\d_]"
@@ -69,13 +71,13 @@ _LEGITIMATE: Final = re.compile(
 def remove_hidden(text: str) -> str:
     """Remove invisible characters: zero-width, bidi, control, tag and filler characters.
 
-    They stay where they belong: in emoji, beside letters of scripts that need them, soft hyphens in words. Whatever
-    breaks a line becomes a line break.
+    They stay where they are legitimate: in emoji, beside letters of scripts that need them, soft hyphens in words.
+    Every kind of line separator becomes a line break.
     """
     if text.isascii() and text.isprintable():
         return text
     text = _LINE_BREAKS.sub("\n", text)
-    # Again when something was taken out: what stood beside it may have lost its place. Three times at most.
+    # Repeated after a removal: a neighbour may not be legitimate any more. This takes three rounds at most.
     while (cleaned := _without_stray(text)) != text:
         text = cleaned
     return text
@@ -96,7 +98,7 @@ def find_hidden(value: Any) -> str | None:
         elif isinstance(each, list):
             stack += each
         elif isinstance(each, str):
-            text = each.replace("\r", "")  # a choice of line breaks is a usual one
+            text = each.replace("\r", "")  # CRLF line breaks are ordinary
             if remove_hidden(text) != text:
                 return each
     return None

@@ -1,8 +1,8 @@
 """Observes the calls of a catalogue: metrics for Prometheus and OpenTelemetry, spans, a log, an audit file.
 
-Every paid call is one line of JSON in the audit file: what was bought, for how much, how it ended. No arguments and
-no secrets are in any of it: arguments stand there as their digest. OpenTelemetry does nothing unless the program
-has set it up, and spans are made only where they were asked for (`_support.tracing`).
+Every paid call is one line of JSON in the audit file: what was bought, its cost, and its outcome. None of it
+contains arguments or secrets: arguments are represented by their digest. OpenTelemetry does nothing unless the
+program has set it up, and spans are created only if they were requested (`_support.tracing`).
 """
 
 import json
@@ -32,7 +32,7 @@ _NO_TRACER: Final = trace.NoOpTracer()
 
 @dataclass
 class CallRecord:
-    """A call for the log and the metrics. `outcome`: bought, failed, released, unknown, refused or cached."""
+    """A call, for the log and the metrics. `outcome`: bought, failed, released, unknown, refused or cached."""
 
     tool: str
     outcome: str = ""
@@ -44,9 +44,9 @@ class CallRecord:
     balance: int | None = None
     seconds: float = 0.0
     api_seconds: float = 0.0
-    """The part of it that the API took, from when the order went out, repeats included."""
+    """The part of `seconds` that the API took, from sending the order, retries included."""
     note: str = ""
-    """A remark on it, such as a balance that does not fit."""
+    """A remark, such as a balance that does not match the cost."""
 
 
 class Observer:
@@ -92,11 +92,11 @@ class Observer:
 
     @contextmanager
     def call(self, tool: str) -> Iterator[CallRecord]:
-        """Record a call: yields the record to fill in, and counts, logs and traces it at the end."""
+        """Record a call: yield the record to fill in, and count, log and trace it at the end."""
         record = CallRecord(tool)
         since = time.perf_counter()
         tracer = self._tracer if is_tracing_wanted() else _NO_TRACER
-        # The text of an exception may hold arguments or worse, so it is not part of the span.
+        # The text of an exception may contain arguments or secrets, so it is not part of the span.
         with tracer.start_as_current_span(
             f"catalog.call {tool}", record_exception=False, set_status_on_exception=False
         ) as span:
@@ -119,15 +119,15 @@ class Observer:
 
     def _count(self, record: CallRecord) -> None:
         names = {"catalog": self._catalog, "tool": record.tool}
-        whose = self._catalog, record.tool  # labels by their order: by name they cost three times as much
-        self._calls.labels(*whose, record.outcome).inc()
-        self._seconds.labels(*whose).observe(record.seconds)
+        labels = self._catalog, record.tool  # positional: labels by name take three times as long
+        self._calls.labels(*labels, record.outcome).inc()
+        self._seconds.labels(*labels).observe(record.seconds)
         if record.api_seconds:
-            self._api.labels(*whose).observe(record.api_seconds)
+            self._api.labels(*labels).observe(record.api_seconds)
         self._otel_calls.add(1, {**names, "outcome": record.outcome})
         self._otel_seconds.record(record.seconds, names)
         if record.cost:
-            self._cost.labels(*whose).inc(record.cost / PER_DOLLAR)
+            self._cost.labels(*labels).inc(record.cost / PER_DOLLAR)
             self._otel_cost.add(record.cost / PER_DOLLAR, names)
         line = {"catalog": self._catalog, "session": self._session, **vars(record)}
         if not record.note:
@@ -137,12 +137,12 @@ class Observer:
             try:
                 self._audit.write({"at": self._clock(), **line})
             except OSError as error:
-                # The ledger has the money: a missing line must not lose the model its answer.
+                # The ledger has booked the money: a missing line must not cost the model its result.
                 logger.warning("the audit file %s cannot be written: %s", self._audit.path, error.strerror)
 
 
 class AuditFile:
-    """A file of JSON lines that only its owner can read. Each line is written whole, by any number of processes."""
+    """A file of JSON lines that only its owner can read. Any number of processes can append whole lines to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,6 +1,6 @@
 """Finds the secrets of a profile: in the environment, then in a file that only its owner can read.
 
-Owns the reading. A secret is never part of an error. Must not know how secrets are taken out of texts.
+No error message contains a secret. Must not know how secrets are removed from texts.
 """
 
 import base64
@@ -35,20 +35,21 @@ class Credentials:
     proxy: str = field(default="", repr=False)
     """`user:password` for the proxy."""
     values: tuple[str, ...] = field(default=(), repr=False)
-    """All that must never be seen: the bare secrets, and what is made of them. For a `Scrubber`."""
+    """All texts that a `Scrubber` must remove: the bare secrets, and every form derived from them."""
 
     @property
     def digest(self) -> str:
-        """A hash that stands for the payer, for names of files and keys of caches. Does not reveal the secrets."""
+        """A hash that identifies the payer, for file names and cache keys. Does not reveal the secrets."""
         return hashlib.sha256("\0".join(sorted(self.values)).encode()).hexdigest()
 
 
 def find_credentials(
     profile: Settings, environ: Mapping[str, str], file: str | Path | None = None
 ) -> Credentials:
-    """Find the profile's secrets. CatalogError names all that are missing, in one line.
+    """Find the profile's secrets. Raises CatalogError that names all missing ones, in one line.
 
-    The environment goes before the file (TOML, or JSON by its suffix), a secret's own variable before its parts.
+    The environment has precedence over the file (TOML, or JSON by its suffix), and a secret's own variable over its
+    parts.
     """
     sources = _Sources(environ, read_credentials_file(Path(file)) if file is not None else {})
     headers, query, values, missing = dict[str, str](), dict[str, str](), list[str](), list[Secret]()
@@ -64,8 +65,8 @@ def find_credentials(
         elif secret.place == "basic":
             if ":" not in sent:
                 raise UsageError(
-                    f"{secret.variable} must be user:password for basic authentication, and has no colon: set it "
-                    f"so, or template to 'user:{{value}}' (profile {profile.name})"
+                    f"{secret.variable} must be user:password for basic authentication, but has no colon: add the "
+                    f"user, or set template to 'user:{{value}}' (profile {profile.name})"
                 )
             encoded = _base64(sent)
             values += [encoded, f"Basic {encoded}"]
@@ -77,7 +78,7 @@ def find_credentials(
         proxy = sources.find(SecretPart(variable=variable))
         if not proxy:
             raise CatalogError(
-                f"{variable} is not set: set it to user:password of the proxy (profile {profile.name})"
+                f"{variable} is not set: set it to user:password for the proxy (profile {profile.name})"
             )
         values += [proxy, _base64(proxy), proxy.partition(":")[2] or proxy]
     if missing:
@@ -87,13 +88,13 @@ def find_credentials(
 
 
 def _check_lengths(values: Iterable[str]) -> None:
-    """Refuse a secret that is too long to be searched for, and warn of one that is too short."""
+    """Reject a secret that is too long to be searched for, and warn about one that is too short."""
     lengths = [len(each) for each in values]
     if max(lengths, default=0) > _LONGEST_SECRET:
-        raise UsageError(f"a secret may have {_LONGEST_SECRET} characters: one of them has more")
+        raise UsageError(f"a secret is too long: at most {_LONGEST_SECRET} characters are allowed")
     if min(lengths, default=SHORTEST) < SHORTEST:
         _log.warning(
-            "a secret has less than %d characters: it is hidden only where it stands alone", SHORTEST
+            "a secret has less than %d characters: it is masked only where it is a whole word", SHORTEST
         )
 
 
@@ -105,7 +106,7 @@ class _Sources:
         self._stored = stored
 
     def value_of(self, secret: Secret, values: list[str]) -> str:
-        """Return the bare secret, or "". The parts that it was made of are added to `values`."""
+        """Return the bare secret, or "". Adds the parts that it was made from to `values`."""
         own = SecretPart(variable=secret.variable, name=secret.name) if secret.variable else None
         if own and (value := self.find(own, stored=False)):
             return value
@@ -117,7 +118,7 @@ class _Sources:
         if not (parts and all(parts)):
             return ""
         joined = ":".join(parts)
-        # The name of a user is no secret, and may be any word of a reply.
+        # The user name is not a secret, and may be an ordinary word of a reply.
         values += [joined, *(parts[-1:] if secret.place == "basic" else parts)]
         return _base64(joined) if secret.encoding == "base64" else joined
 
@@ -128,19 +129,19 @@ class _Sources:
             value = str(self._stored.get(part.file_name, "")).strip()
         if not value.isascii() or not value.isprintable() or len(value) > _LONGEST_SECRET:
             raise UsageError(
-                f"{part.variable} has characters that a header cannot hold, or too many: copy it again"
+                f"{part.variable} is too long, or has characters that a header cannot contain: copy it again"
             )
         return value
 
 
 def _describe_missing(missing: list[Secret], sources: _Sources, file: str | Path | None) -> str:
-    """Say which variables to set, or what to put into a file."""
+    """Describe which variables to set, or what to put into a file."""
     wanted: list[SecretPart] = []
     otherwise = ""
     for secret in missing:
         lacking = [each for each in secret.parts if not sources.find(each)]
-        begun = len(lacking) < len(secret.parts)  # some of the parts are there: the others are meant
-        if secret.variable and not begun:
+        some_set = len(lacking) < len(secret.parts)  # then the user probably wants to set the other parts
+        if secret.variable and not some_set:
             wanted.append(SecretPart(variable=secret.variable, name=secret.name))
             if secret.parts:
                 otherwise = f" (or {' and '.join(each.variable for each in secret.parts)})"
@@ -158,29 +159,29 @@ def _base64(text: str) -> str:
 
 
 def read_credentials_file(path: Path) -> dict[str, Any]:
-    """Read a credentials file. It is checked after it was opened, so that it cannot be swapped in between."""
+    """Read a credentials file. It is checked after it was opened, so that it cannot be replaced in between."""
     try:
         with path.open("rb") as opened:
             status = os.fstat(opened.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise UsageError(f"{path}: the credentials must be in a plain file")
+                raise UsageError(f"{path}: the credentials must be in a regular file")
             mode = stat.S_IMODE(status.st_mode)
             if os.name == "posix" and mode & 0o077:
                 raise UsageError(
-                    f"{path}: others may read the credentials (mode {mode:04o}): chmod 600 {path}"
+                    f"{path}: other users can read the credentials (mode {mode:04o}): chmod 600 {path}"
                 )
             content = opened.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise UsageError(f"{path}: the credentials cannot be read: {error.strerror}") from error
     if len(content) > _LARGEST_FILE:
-        raise UsageError(f"{path}: too large for a file of credentials")
+        raise UsageError(f"{path}: a credentials file may have at most {_LARGEST_FILE // 1024} KiB")
     try:
         data = json.loads(content) if path.suffix.lower() == ".json" else tomllib.loads(content.decode())
     except (ValueError, RecursionError):
-        # Without the cause: it quotes the line, and that is a secret.
+        # Without the cause, which quotes the line, and so the secret.
         raise UsageError(
-            f'{path}: not a file of credentials: write lines such as api_key = "..." (TOML)'
+            f'{path}: not a valid credentials file: write lines such as api_key = "..." (TOML)'
         ) from None
     if not isinstance(data, dict) or not all(isinstance(each, (str, int)) for each in data.values()):
-        raise UsageError(f'{path}: the credentials must be names with text, such as api_key = "..."')
+        raise UsageError(f'{path}: each credential must be a name with a text, such as api_key = "..."')
     return data

@@ -1,8 +1,8 @@
 """`Catalog`: a server whose tools are the entries of a REST catalogue.
 
-Owns which tools there are and when that changes: definitions kept from last time are there at once, the list is
-fetched behind the handshake and again every so often, and clients hear of what came and went. What a call does is
-in `purchase`. The server's lifespan owns all of it: nothing runs while nobody is connected.
+Owns which tools there are and when that changes: cached definitions are available at once, the list is fetched in
+the background after the handshake and again at intervals, and clients are notified of added and removed tools. What
+a call does is in `purchase`. All of it runs in the server's lifespan: nothing runs while no client is connected.
 """
 
 import hashlib
@@ -66,21 +66,23 @@ from toolwire.tools.server import ToolServer
 logger = logger_for("catalog")
 
 DEFAULT_PRICE: Final = "TOOLWIRE_DEFAULT_PRICE"
-"""The variable with what a call counts as, in dollars, if nobody tells its price."""
+"""The environment variable with the price, in dollars, that a call without a known price counts as."""
 IN_LEDGER: Final = "ledger"
-"""As `pins`: those that are kept in the ledger."""
-_MOST_ROUNDS: Final = 3  # of agreeing on names with other machines; each needs another one to be at it too
+"""The value of `pins` that means the pins kept in the ledger."""
+_MAX_ROUNDS: Final = (
+    3  # of agreeing on names; another round is needed only if another machine wrote names meanwhile
+)
 SESSION: Final = "TOOLWIRE_SESSION"
-"""The variable by which several processes spend one budget."""
+"""The environment variable that gives several processes one session, and so one budget."""
 
 
 class Catalog(RefreshedServer):
-    """The tools of a REST catalogue, live and within a budget.
+    """The tools of a REST catalogue, kept up to date, whose calls are paid within a budget.
 
         shop = Catalog("agentpmt", budget=5)
         options = ClaudeAgentOptions(mcp_servers={"shop": shop}, allowed_tools=["mcp__shop"])
 
-    It is a `ToolServer`: served, wrapped and tested like any other.
+    It is a `ToolServer`: it is served, wrapped and tested like any other.
     """
 
     _LOADING = "The catalogue is still being loaded."
@@ -115,21 +117,22 @@ class Catalog(RefreshedServer):
         breaker: Breaker | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        """Make a catalogue; nothing is fetched before a client connects.
+        """Create a catalogue. Nothing is fetched before a client connects.
 
-        `profile` is the name of a built-in one, a file, or a `Profile`. `budget` is a hard limit in dollars for
-        this process (or for all that share `TOOLWIRE_SESSION`), `budget_day` one for each day of UTC and
-        `budget_total` one for all time, both over everything in the ledger; `budget` may be `Limits` too. A tool
-        whose price nobody tells counts as `default_price` dollars a call, and without that it is bought once under
-        a limit. `include`, `exclude`, `rename`, `namespace` and `group` choose and name tools (see `Selection`).
-        `refresh` is in seconds, 1 or more, None for never. `pins` is a file of agreed definitions, or "ledger" for
-        those in the ledger: what differs from them is not offered. `ledger` is a file, the URL of a Postgres
-        database that several machines share (`postgresql://...`), or a `Ledger`. `cache_results` lets tools give a
-        result again for so many seconds instead of buying it anew. `rate` is in calls a second, of all who use the
-        ledger. At most `max_in_flight` calls are out at once; another waits for its turn, `queue_timeout` seconds
-        at most, and is then not sent. `cache` and `audit` are files, False for none.
+        `profile` is the name of a built-in profile, a file, or a `Profile`. `budget` is a hard limit in dollars
+        for this process (or for all that share `TOOLWIRE_SESSION`), `budget_day` one for each day (UTC) and
+        `budget_total` one for all time, both over everything in the ledger; `budget` may be `Limits` too. A call
+        of a tool without a known price counts as `default_price` dollars; without a default, such a tool is
+        bought only once under a limit. `include`, `exclude`, `rename`, `namespace` and `group` choose and name
+        tools (see `Selection`). `refresh` is in seconds, 1 or more, None for never. `pins` is a file of accepted
+        definitions, or "ledger" for those in the ledger: entries that differ from them are not offered. `ledger`
+        is a file, the URL of a Postgres database that several machines share (`postgresql://...`), or a `Ledger`.
+        `cache_results` maps a tool to the seconds for which its result is returned again instead of being bought
+        anew. `rate` is the number of calls per second of all processes that use the ledger. At most
+        `max_in_flight` calls are in flight at once; another call waits at most `queue_timeout` seconds, and then
+        fails without being sent. `cache` and `audit` are files, False for none.
 
-        `UsageError` names what is missing in the environment.
+        Raises `UsageError` that names the variables missing in the environment.
         """
         self.profile = (Profile.find(profile) if isinstance(profile, str) else profile).resolved(environ)
         super().__init__(
@@ -152,13 +155,15 @@ class Catalog(RefreshedServer):
         )
         self._narrowed = Selection(include=_parse_filter(self.profile, environ))
         self._default_price = _resolve_default_price(default_price, environ)
-        self._scope = _digest(self.profile.base_url.rstrip("/"))  # no key in it: prices outlive a new one
+        self._scope = _digest(
+            self.profile.base_url.rstrip("/")
+        )  # without the key, so that prices stay valid with a new key
         self._account = _digest(self.profile.base_url, self._credentials.digest)
-        self._under: dict[str, int] = {}  # the limits of single tools, by entry
-        self._ids_of_tool: dict[str, set[str]] = {}  # the entries that a limited tool had so far
+        self._tool_limits: dict[str, int] = {}  # the limits of single tools, by entry
+        self._ids_of_tool: dict[str, set[str]] = {}  # the entries that each limited tool has had so far
         self._warned_limits: set[str] = set()
-        self._names: dict[str, str] = {}  # of tools, by id; they outlive a restart
-        self._agreed: dict[str, str] = {}  # those that all machines with this ledger use
+        self._names: dict[str, str] = {}  # tool names by entry id; they survive a restart
+        self._agreed: dict[str, str] = {}  # the names that all machines with this ledger use
         self._ledger_at = default_address(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
         usual = user_cache_path("toolwire", appauthor=False) / f"{self.name}-{self._account}.json"
@@ -179,11 +184,11 @@ class Catalog(RefreshedServer):
         self._buyer: Buyer | None = None
         self._observer: Observer | None = None
         self._was_empty = False
-        self._entries: Sequence[Entry] | None = None  # the list as it was fetched last
+        self._entries: Sequence[Entry] | None = None  # the list that was fetched last
         self._pins_then: tuple[int, int] | None = None
         self._repairs: Repairs = {}
         if self._pins_file is not None:
-            self._pins()  # a file that cannot be read is an error now
+            self._pins()  # a file that cannot be read is an error already here
 
     # For users and clients.
 
@@ -208,18 +213,18 @@ class Catalog(RefreshedServer):
 
     @property
     def ledger(self) -> "Ledger | str | os.PathLike[str]":
-        """The ledger that was given, or where it is."""
+        """The `ledger` argument: a `Ledger` or its address."""
         return self._ledger_at
 
     @property
     def remote(self) -> bool:
-        """True if the ledger is one that other machines may use too."""
+        """True if other machines may use the ledger too."""
         at = self._ledger_at
         return is_url(at) if isinstance(at, str | os.PathLike) else at.remote
 
     @property
     def metrics_registry(self) -> Any:
-        """The Prometheus registry of the calls; `/metrics` of a served catalogue has it too."""
+        """The Prometheus registry of the calls; a served catalogue includes it in `/metrics`."""
         return self._observe().registry
 
     @property
@@ -230,18 +235,18 @@ class Catalog(RefreshedServer):
         return self._scrubber.text(text)
 
     def find_reserver(self, tool: str) -> tuple[Reserver, str] | None:
-        """Return this catalogue for its own tools, which cost money; a tool that was added by hand does not."""
+        """Return this catalogue for its own tools, which cost money; None for a tool that was added by hand."""
         return (self, tool) if tool in self._definitions else None
 
     def quote(self, calls: Sequence[PlannedCall]) -> str:
-        """Return a sentence on what these calls cost together, "" if one has no known price."""
+        """Return a sentence about what these calls cost together; "" if one has no known price."""
         found = [(self._definitions.get(call.tool), call.arguments) for call in calls]
         prices = [price_for(each, arguments)[1] for each, arguments in found if each is not None]
         known = [price for price in prices if price is not None]
         return f"Costs up to {dollars(sum(known))} a call." if len(known) == len(calls) else ""
 
     async def reserve(self, calls: Sequence[PlannedCall]) -> Reservation:
-        """Hold the money of calls that are to come, of all or none. CatalogError says why it cannot be."""
+        """Reserve the money for planned calls, for all of them or none. Raises CatalogError with the reason."""
         try:
             await self.wait_until_ready()
         except UsageError as error:
@@ -265,7 +270,7 @@ class Catalog(RefreshedServer):
             ledger, observer = await self._io.run(self._open_ledger), self._observe()
         except (CatalogError, UsageError) as error:
             self.status = replace(self.status, state="down", error=str(error))
-            self._schedule.give_up()
+            self._schedule.release_waiters()
             self._listable.set()
             raise
         async with connected as api, anyio.create_task_group() as tasks:
@@ -303,22 +308,22 @@ class Catalog(RefreshedServer):
                     await self._io.run(partial(self._close_ledger, ledger))
 
     async def _recover_regularly(self, books: AsyncLedger) -> None:
-        """Book what processes of other machines leave behind when they die. One of those that live has to."""
+        """Book the open calls of processes on other machines that have died, at regular intervals."""
         while True:
             await anyio.sleep(books.ledger.lease)
             try:
                 await books.query(recover, books.ledger)
-            except CatalogError as error:  # it is away: the next turn may find it
-                logger.warning("what dead processes left could not be booked: %s", error)
+            except CatalogError as error:  # unreachable: retried at the next interval
+                logger.warning("the open calls of dead processes could not be booked: %s", error)
 
     def _limit_rate(self, books: AsyncLedger) -> RateLimit | SharedRateLimit | None:
-        """Return the rate limit: one for all who use the ledger, unless that is in memory."""
+        """Return the rate limit: shared by all who use the ledger, unless the ledger is in memory."""
         if self._rate is None or books.ledger.path == MEMORY:
             return self._own_rate
-        return SharedRateLimit(self._rate, max(1, int(self._rate)), LedgerPlaces(books, self._account))
+        return SharedRateLimit(self._rate, max(1, int(self._rate)), LedgerSlots(books, self._account))
 
     def _open_ledger(self) -> Ledger:
-        """Open the ledger. Each lifespan has a file's ledger of its own: one may begin while another ends."""
+        """Open the ledger. Each lifespan opens a file itself: one lifespan may begin while another still ends."""
         at = self._ledger_at
         if self._ledger is None or self._closes(self._ledger):
             self._ledger = open_ledger(at) if isinstance(at, str | os.PathLike) else at
@@ -331,7 +336,7 @@ class Catalog(RefreshedServer):
                 self._ledger = None
 
     def _closes(self, ledger: Ledger) -> bool:
-        """True if a ledger is closed with its lifespan. One that the caller opened, or in memory, is not."""
+        """True if a ledger is closed at the end of the lifespan. One in memory, or opened by the caller, is not."""
         return ledger is not self._ledger_at and ledger.path != MEMORY
 
     def _observe(self) -> Observer:
@@ -344,12 +349,12 @@ class Catalog(RefreshedServer):
     async def _load(self, api: Api) -> None:
         """Offer the cached entries, then fetch the list, now and whenever it is due."""
         if self._cache_file is not None and not self._definitions:
-            await self._io.run(self._offer_kept)
+            await self._io.run(self._offer_cached)
             if self._definitions:
                 self._listable.set()
-        await self._schedule.keep(partial(self._fetch, self._listable, partial(self._take_list, api)))
+        await self._schedule.keep(partial(self._fetch, self._listable, partial(self._update_list, api)))
 
-    def _offer_kept(self) -> None:
+    def _offer_cached(self) -> None:
         kept = None if self._cache_file is None else load_entries(self._cache_file, self.profile.base_url)
         if kept is None or not kept.entries:
             return
@@ -357,19 +362,21 @@ class Catalog(RefreshedServer):
         self._read_agreed_names()
         try:
             self._offer(kept.entries, "cached", kept.at)
-        except (CatalogError, UsageError) as error:  # the pins cannot be read: each fetch says so again
-            logger.warning("%s: the definitions of last time are not used: %s", self.name, error)
+        except (CatalogError, UsageError) as error:  # the pins cannot be read: each fetch reports it again
+            logger.warning("%s: the cached definitions are not used: %s", self.name, error)
 
-    async def _take_list(self, api: Api) -> None:
-        """Fetch the list, and offer its entries. In a thread: it takes seconds for thousands of entries."""
+    async def _update_list(self, api: Api) -> None:
+        """Fetch the list, and offer its entries. Uses a thread: thousands of entries take seconds."""
         entries = await api.entries()
         if not entries and self._definitions and not self._was_empty:
             self._was_empty = True
-            raise CatalogError("the list is empty; the tools stay until it is empty once more")
+            raise CatalogError(
+                "the list is empty; the present tools are kept unless the next list is empty too"
+            )
         self._was_empty = not entries
         pins = await self._io.run(self._pins_state) if self._is_pinned else None
         if entries is self._entries and pins == self._pins_then and self.status.state == "live":
-            # Nothing has changed; how the list differs from the pins still holds.
+            # Nothing has changed, so the differences from the pins are still the same.
             changes = self.status.changes if self._is_pinned else ()
             self.status = replace(self.status, changes=changes, error=None, at=time.time())
             return
@@ -379,13 +386,13 @@ class Catalog(RefreshedServer):
     def _offer_fetched(self, entries: Sequence[Entry]) -> None:
         whole = drop_masked(entries, self._scrubber.mask)
         self._read_agreed_names()
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             self._offer(whole, "live", time.time())
-            self._remember(whole)
+            self._remember_names(whole)
             if self._agree_on_names(whole):
                 break
         self._warn_of_limits()
-        if self._cache_file is not None and whole:  # an empty list is never kept in place of a full one
+        if self._cache_file is not None and whole:  # an empty list never replaces cached definitions
             save_entries(self._cache_file, whole, self.profile.base_url, self._names)
 
     # The tools.
@@ -400,7 +407,7 @@ class Catalog(RefreshedServer):
         if not self._pinned_in_ledger:
             return None
         if self._ledger is None:
-            raise CatalogError("the ledger that has the pins is closed")
+            raise CatalogError("the pins cannot be read: their ledger is closed")
         found = self._ledger.document(self.pins_document)
         return Pins() if found is None else Pins.parse(found.content, f"the document in {self._ledger.path}")
 
@@ -415,7 +422,7 @@ class Catalog(RefreshedServer):
         return None if found is None else (found.st_mtime_ns, found.st_size)
 
     def _offer(self, entries: Sequence[Entry], state: Literal["live", "cached"], at: float) -> None:
-        """Make tools of entries and offer them in place of those until now. In a thread."""
+        """Build tools from entries and replace the present tools with them. Runs in a thread."""
         own = set(self.tools) - self._definitions.keys()  # added by hand: they keep their names
         made = build_offer(
             entries,
@@ -429,7 +436,7 @@ class Catalog(RefreshedServer):
             repairs=self._repairs,
         )
         if self.status.error is not None:
-            self._tell("the catalogue can be read again", "notice")
+            self._log_and_notify("the catalogue can be read again", "notice")
         self._log_offer(made)
         refused = self._register(made.definitions)
         skipped = (*made.skipped, *refused)
@@ -437,7 +444,7 @@ class Catalog(RefreshedServer):
         self.status = Status(state, made.entries, registered, skipped, made.changes, None, at)
 
     def _log_offer(self, made: Offer) -> None:
-        """Log what was read of a list: each entry that is left out, and each change, once."""
+        """Log what a list contains: each entry that is left out, and each change, once."""
         logger.info("%d entries fetched, %d tools to register", made.entries, len(made.definitions))
         for each in made.skipped:
             if each not in self.status.skipped:
@@ -447,8 +454,8 @@ class Catalog(RefreshedServer):
                 kind = change.kind.replace("_", " ")
                 logger.warning("catalogue: %s %s\n%s", change.name, kind, change.diff)
 
-    def _remember(self, entries: Iterable[Entry]) -> None:
-        """Keep the names of the tools, and those of entries that are only not wanted here."""
+    def _remember_names(self, entries: Iterable[Entry]) -> None:
+        """Remember the names of the tools, and of listed entries that the filters exclude here."""
         now = {definition.id: name for name, definition in self._definitions.items()}
         ids, used = {each.id for each in entries}, set(now.values())
         self._names = {
@@ -457,10 +464,14 @@ class Catalog(RefreshedServer):
 
     @property
     def _names_document(self) -> str:
-        """The name of the document with the names of tools: those who choose names in another way have another."""
+        """The name of the ledger document with the tool names: one for each combination of naming settings."""
         chosen = self._selection
-        way = [chosen.namespace, str(chosen.group), *(f"{a}={b}" for a, b in sorted(chosen.rename.items()))]
-        return f"names {self._scope} {_digest(*way)}"
+        settings = [
+            chosen.namespace,
+            str(chosen.group),
+            *(f"{a}={b}" for a, b in sorted(chosen.rename.items())),
+        ]
+        return f"names {self._scope} {_digest(*settings)}"
 
     def _read_agreed_names(self) -> None:
         """Read the names that other machines use, if the ledger is shared with any."""
@@ -468,13 +479,13 @@ class Catalog(RefreshedServer):
             return
         try:
             found = self._ledger.document(self._names_document)
-        except CatalogError as error:  # without the ledger nothing can be bought under any name
-            logger.warning("the names of tools could not be read from the ledger: %s", error)
+        except CatalogError as error:  # not fatal: without the ledger nothing can be bought anyway
+            logger.warning("the tool names could not be read from the ledger: %s", error)
         else:
             self._agreed = parse_names(None if found is None else found.content)
 
     def _agree_on_names(self, entries: Iterable[Entry]) -> bool:
-        """Tell other machines our names. Returns False if they have others, which then count."""
+        """Share our tool names with other machines. Returns False if they already use others, which then apply."""
         if self._ledger is None or not self._ledger.remote or self._names == self._agreed:
             return True
         listed = {each.id for each in entries}
@@ -483,13 +494,13 @@ class Catalog(RefreshedServer):
                 self._names_document, lambda document: merge_names(document, self._names, listed)
             )
         except CatalogError as error:
-            logger.warning("the names of tools could not be kept in the ledger: %s", error)
+            logger.warning("the tool names could not be written to the ledger: %s", error)
             return True
         self._agreed = parse_names(agreed.content)
         return all(self._agreed.get(id) == name for id, name in self._names.items())  # noqa: A001
 
     def _register(self, definitions: Sequence[Definition]) -> list[Skipped]:
-        """Replace the tools by those of these definitions. Returns the entries that cannot be a tool."""
+        """Replace the tools with those of these definitions. Returns the entries that cannot be a tool."""
         wanted = {definition.name: definition for definition in definitions}
         refused, changed = [], []
         for name, definition in list(wanted.items()):
@@ -497,7 +508,7 @@ class Catalog(RefreshedServer):
                 continue
             try:
                 changed.append(build_tool(definition, self._buy))
-            except ToolDefinitionError as error:  # one bad entry never costs the others
+            except ToolDefinitionError as error:  # one bad entry must not affect the others
                 logger.warning("%s (%s) is left out: %s", name, definition.id, error)
                 refused.append(Skipped(definition.id, name, str(error)))
                 del wanted[name]
@@ -509,29 +520,29 @@ class Catalog(RefreshedServer):
         return refused
 
     def _note_entries(self, definitions: Iterable[Definition]) -> None:
-        """Tell the ledger which entries there are: a new id under an old name inherits its price and its stop."""
+        """Tell the ledger which entries exist: a new id with a known name inherits the price and the stop."""
         if self._ledger is None:
             return
         try:
             self._ledger.note_entries({self.entry_id(each.id): identity(each.base) for each in definitions})
-        except CatalogError as error:  # it is noted again when one is bought, which cannot be done without
+        except CatalogError as error:  # each entry is noted again when it is bought
             logger.warning("the ledger could not note the entries of the list: %s", error)
 
     def _bind_limits(self, definitions: Mapping[str, Definition]) -> None:
-        """Put the limits of single tools on their entries, which stay under them whatever they are called later."""
+        """Apply the limits of single tools to their entries, which keep them whatever they are called later."""
         for name, definition in definitions.items():
             if (most := self._limits.per_tool.get(name)) is not None:
                 entry = self.entry_id(definition.id)
-                self._under[entry] = min(most, self._under.get(entry, most))
-                self._ids_of_tool.setdefault(name, set()).add(entry)  # a new id has no limit of its own
+                self._tool_limits[entry] = min(most, self._tool_limits.get(entry, most))
+                self._ids_of_tool.setdefault(name, set()).add(entry)  # all ids of a tool share one limit
         if self._buyer is not None:
             self._buyer.limits = self._limits_by_entry()
 
     def _warn_of_limits(self) -> None:
-        """Log once that a limit is set for a tool that there is not: a misspelt name would be no limit at all."""
+        """Warn once for each limit whose tool does not exist: a misspelt name would mean no limit at all."""
         for name in self._limits.per_tool.keys() - self._ids_of_tool.keys() - self._warned_limits:
             self._warned_limits.add(name)
-            logger.warning("per_tool has a limit for %s, and %s has no tool of that name", name, self.name)
+            logger.warning("per_tool has a limit for %s, but %s has no tool of that name", name, self.name)
 
     def _limits_by_entry(self) -> Limits:
         same = {
@@ -540,7 +551,7 @@ class Catalog(RefreshedServer):
             for entry in entries
             if len(entries) > 1
         }
-        return replace(self._limits, per_tool=dict(self._under), same_tool=same)
+        return replace(self._limits, per_tool=dict(self._tool_limits), same_tool=same)
 
     async def _buy(
         self, definition: Definition, arguments: dict[str, Any], context: Context[Any]
@@ -550,15 +561,15 @@ class Catalog(RefreshedServer):
         return await self._buyer.call(definition, arguments, context)
 
 
-class LedgerPlaces:
-    """Gives out the places under a rate limit by way of the ledger, for all who use it with the same account."""
+class LedgerSlots:
+    """Hands out the slots of a rate limit through the ledger, to all who use it with the same account."""
 
     def __init__(self, books: AsyncLedger, account: str) -> None:
         self._books = books
         self._account = account
 
     async def take(self, interval: float, slack: float, at_most: float) -> float | None:
-        """Take the next place. Returns the seconds until then; None, with no place, if those are too many."""
+        """Take the next slot. Returns the seconds until it; None, without taking it, if that exceeds `at_most`."""
         ledger = self._books.ledger
 
         def undo(delay: float | None) -> None:
@@ -571,7 +582,7 @@ class LedgerPlaces:
         return delay
 
     def give_back(self, interval: float) -> None:
-        """Give a place back."""
+        """Give a slot back."""
         self._books.post(self._books.ledger.return_turn, self._account, interval)
 
 
@@ -582,7 +593,7 @@ def _combine_limits(
     profile: Profile,
     environ: Mapping[str, str],
 ) -> Limits:
-    """Combine the budgets of the caller and of the environment: the smaller one counts."""
+    """Combine the budgets of the caller and of the environment: the smaller one applies."""
     limits = budget if isinstance(budget, Limits) else Limits()
     variable = profile.environment.budget
     given = {
@@ -602,7 +613,7 @@ def _combine_limits(
 
 
 def _read_amount(source: str, value: float | str) -> int:
-    """Read a budget. An empty one is rejected: a variable that is set to nothing does not mean "no limit"."""
+    """Read a budget. An empty one is rejected: a variable set to an empty text does not mean "no limit"."""
     try:
         return micros(value)
     except ValueError as error:
@@ -611,7 +622,7 @@ def _read_amount(source: str, value: float | str) -> int:
 
 
 def _check_positive(name: str, value: float) -> Any:
-    """Reject a number that is not over 0."""
+    """Reject a value that is not a number over 0."""
     if isinstance(value, (bool, str)) or not 0 < value < inf:
         raise UsageError(f"{name} must be a number over 0, got {value!r}")
     return value
@@ -626,28 +637,28 @@ def _check_count(name: str, value: int) -> int:
 
 def _resolve_default_price(given: float | str | None, environ: Mapping[str, str]) -> int | None:
     """Return the price that a call without a known price counts as, from the caller or the environment."""
-    said = environ.get(DEFAULT_PRICE, "").strip() or None if given is None else given
+    price = environ.get(DEFAULT_PRICE, "").strip() or None if given is None else given
     try:
-        return None if said is None else micros(said)
+        return None if price is None else micros(price)
     except ValueError as error:
         raise UsageError(f"the default price is not an amount of dollars: {error}") from None
 
 
 def _parse_filter(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Parse the filter in the environment: words with commas between them."""
+    """Parse the filter in the environment: words separated by commas."""
     words = environ.get(profile.environment.filter, "") if profile.environment.filter else ""
     return tuple(each.strip() for each in words.split(",") if each.strip())
 
 
-def _choose_file(given: str | Path | Literal[False] | None, otherwise: Path | None) -> Path | None:
-    """Return the file that was named, or the usual one; None for False."""
+def _choose_file(given: str | Path | Literal[False] | None, default: Path | None) -> Path | None:
+    """Return the given file, or the default; None for False."""
     if given is False:
         return None
-    return otherwise if given is None else Path(given)
+    return default if given is None else Path(given)
 
 
 def _default_audit_path(ledger: Ledger | Address) -> Path | None:
-    """Return the usual path of the audit file: beside the ledger's file, or where that would usually be."""
+    """Return the default path of the audit file: beside the ledger's file, or where that is by default."""
     if is_url(ledger):
         return state_folder() / "audit.jsonl"
     if not isinstance(ledger, str | os.PathLike) or os.fspath(ledger) == MEMORY:

@@ -1,6 +1,6 @@
 """Cleans text and values that an API wrote, and converts them to the type that was meant.
 
-Owns the length of a text that a model reads, and the conversion of a value to a JSON type. Knows nothing of
+Owns the maximum length of a text for the model, and the conversion of a value to a JSON type. Knows nothing about
 schemas.
 """
 
@@ -21,7 +21,7 @@ NOWHERE: Final = object()
 
 
 def tidy(text: Any, longest: int = LONGEST_TEXT) -> str:
-    """Clean a description for a model: visible, stripped, cut with an ellipsis. Empty if it is not text."""
+    """Clean a description for a model: no hidden characters, stripped, cut with an ellipsis. Empty if not text."""
     if not isinstance(text, str):
         return ""
     cleaned = remove_hidden(text[: 8 * longest]).strip()
@@ -44,7 +44,7 @@ def fits(value: Any, kind: str) -> bool:
 
 
 def convert(value: Any, kinds: Iterable[str]) -> tuple[bool, Any]:
-    """Convert a value to one of the types: `"5"` as an integer is 5. Returns (False, None) if it cannot be."""
+    """Convert a value to one of the types: `"5"` as an integer is 5. Returns (False, None) if that fails."""
     kinds = tuple(kinds)
     if any(fits(value, kind) for kind in kinds):
         return True, int(value) if isinstance(value, float) and kinds == ("integer",) else value
@@ -56,10 +56,10 @@ def convert(value: Any, kinds: Iterable[str]) -> tuple[bool, Any]:
 
 
 def get_path(data: Any, path: str) -> Any:
-    """Return the value at a dotted path in JSON data (`details.tools.0`); None if there is none.
+    """Return the value at a dotted path in JSON data (`details.tools.0`); None if the path does not exist.
 
-    A step `-1` is the last element of a list. Of several paths (`price|function.price`) it is the first that leads
-    anywhere.
+    A step `-1` is the last element of a list. Of several paths (`price|function.price`) the first with a value is
+    used.
     """
     if "|" in path:
         return next((found for each in path.split("|") if (found := get_path(data, each)) is not None), None)
@@ -68,12 +68,12 @@ def get_path(data: Any, path: str) -> Any:
 
 
 def has_path(data: Any, path: str) -> bool:
-    """True if a path, or one of several, exists: null counts too."""
+    """True if a path, or one of several, exists, even if its value is null."""
     return any(_follow(data, each) is not NOWHERE for each in path.split("|"))
 
 
 def is_true(value: Any) -> bool:
-    """True for a flag that is set, which may be a word: `"false"`, `"no"`, `"null"` and nothing are false."""
+    """True if a flag is set. It may be a word: `"false"`, `"no"`, `"null"` and an empty value are false."""
     if isinstance(value, str):
         return value.strip().lower() not in {"", "none", "null", *_FALSE}
     return bool(value)
@@ -106,7 +106,7 @@ def get_element(data: Any, step: str) -> Any:
 
 
 def _convert_to(value: Any, kind: str) -> Any:
-    """Convert a value to another type; None if it cannot be."""
+    """Convert a value to another type; None if that fails."""
     if kind == "string" and isinstance(value, (bool, int, float)):
         return json_text(value)
     if kind == "boolean":
