@@ -52,7 +52,7 @@ async def test_a_run_waits_for_money_that_others_may_give_back(books):
 async def test_money_held_for_unknown_runs_is_not_waited_for(books):
     """A person may take days."""
     for key in "abc":
-        await books.give_up(await books.reserve(claim(key)), "lost")
+        await books.mark_unknown(await books.reserve(claim(key)), "lost")
     with pytest.raises(NoMoney, match="0.00003 held for unknown runs"):
         await books.reserve(claim("d"))
 
@@ -76,7 +76,7 @@ async def test_every_step_can_be_made_twice(books):
     for _ in range(2):
         await books.settle(a, 4)
         await books.release(b)
-        await books.give_up(c, "lost")
+        await books.mark_unknown(c, "lost")
     assert await books.sums() == (4, 0, 10)
     await books.settle(c, 5)  # a late answer
     assert await books.sums() == (9, 0, 0)
@@ -94,7 +94,7 @@ async def test_many_lost_runs_stop_nothing(books):
     """As lost replies of a paid tool would."""
     free = Books(books.ledger, "b", "other", 10, None)
     for number in range(8):
-        await free.give_up(await free.reserve(claim(f"k{number}")), "lost")
+        await free.mark_unknown(await free.reserve(claim(f"k{number}")), "lost")
     assert books.ledger.stops() == []
     await free.reserve(claim("more"))
     await free.aclose()
@@ -103,7 +103,7 @@ async def test_many_lost_runs_stop_nothing(books):
 async def test_an_ended_attempt_is_never_booked_again(books):
     """Its key is the guard."""
     await books.settle(await books.reserve(claim("a")), 4)
-    with pytest.raises(AlreadyBooked, match="booked and ended: it is not run again"):
+    with pytest.raises(AlreadyBooked, match="booked and closed, so it is not run again"):
         await books.reserve(claim("a"))
     await books.reserve(claim("a", 2))
 
@@ -121,7 +121,7 @@ async def test_a_person_says_what_an_unknown_attempt_cost(books):
     """Nothing, an amount, or all that was reserved."""
     a, b, c = [await books.reserve(claim(key)) for key in "abc"]
     for each in (a, b, c):
-        await books.give_up(each, "lost")
+        await books.mark_unknown(each, "lost")
     assert {attempt_of(row) for row in await books.unknown()} == {("a", 1), ("b", 1), ("c", 1)}
     assert [await books.resolve(a, 0), await books.resolve(b, 3), await books.resolve(c, None)] == [0, 3, 10]
     assert await books.sums() == (13, 0, 0)

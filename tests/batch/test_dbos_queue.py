@@ -164,9 +164,9 @@ async def test_a_process_has_one_worker(tmp_path):
     first = queue(f"sqlite:///{tmp_path / 'a.db'}")
     await first.open(Seen(), 1)
     try:
-        with pytest.raises(BatchError, match="open in this process already"):
+        with pytest.raises(BatchError, match="already open in this process"):
             await queue(f"sqlite:///{tmp_path / 'a.db'}").open(Seen(), 1)
-        with pytest.raises(BatchError, match="another batch takes runs in this process"):
+        with pytest.raises(BatchError, match="another batch executes runs in this process"):
             await queue(f"sqlite:///{tmp_path / 'b.db'}", uid="v").open(Seen(), 1)
     finally:
         await first.close()
@@ -181,7 +181,7 @@ async def test_the_users_own_instance_is_used_and_left_alone(tmp_path):
     )
     DBOS.launch()
     try:
-        with pytest.raises(BatchError, match="has a DBOS instance of its own: hand it to the batch"):
+        with pytest.raises(BatchError, match="already has a DBOS instance: pass it to the batch"):
             await queue(f"sqlite:///{tmp_path / 'a.db'}").open(Seen(), 1)
         seen = Seen()
         worker = DbosQueue("unused", "u", "w", poll=0.05, dbos=DBOS)

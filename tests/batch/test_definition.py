@@ -27,19 +27,19 @@ class Repo:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"name": ""}, "printable text"),
+        ({"name": ""}, "printable string"),
         ({"name": "x" * 201}, "1 to 200"),
         ({"name": "a\nb"}, "printable"),
         ({"name": 5}, "printable"),
         ({"options": {}}, "options must be ClaudeAgentOptions, got dict"),
         ({"options": ClaudeAgentOptions(resume="x")}, "options.resume cannot be set in a batch"),
         ({"options": ClaudeAgentOptions(persist_session=False), "on_lost": "resume"}, "needs transcripts"),
-        ({"concurrency": 0}, "concurrency must be a whole number from 1, got 0"),
-        ({"concurrency": True}, "concurrency must be a whole number"),
+        ({"concurrency": 0}, "concurrency must be an integer of at least 1, got 0"),
+        ({"concurrency": True}, "concurrency must be an integer"),
         ({"attempts": 0}, "attempts must be"),
-        ({"timeout": 0}, "timeout must be seconds above 0"),
-        ({"timeout": float("nan")}, "timeout must be seconds above 0"),
-        ({"silence": "x"}, "silence must be seconds"),
+        ({"timeout": 0}, "timeout must be a number of seconds above 0"),
+        ({"timeout": float("nan")}, "timeout must be a number of seconds above 0"),
+        ({"silence": "x"}, "silence must be a number of seconds"),
         ({"on_lost": "retry"}, "on_lost must be one of hold, resume, again, got 'retry'"),
         ({"budget": "5"}, "budget needs per_run"),
         ({"budget": "5", "per_run": "6"}, "no run fits"),
@@ -67,8 +67,8 @@ def test_what_cannot_work_is_refused_when_it_is_written(given, says):
 @pytest.mark.parametrize(
     ("prompt", "changes", "says"),
     [
-        ("", {}, "prompt must be a text"),
-        (5, {}, "prompt must be a text"),
+        ("", {}, "prompt must be a non-empty string"),
+        (5, {}, "prompt must be a non-empty string"),
         ("x", {"modell": "y"}, "no option 'modell'; did you mean model"),
         ("x", {"session_id": "y"}, "session_id cannot be changed"),
         ("x", {"output_format": {}}, "output_format cannot be changed"),
@@ -113,7 +113,7 @@ def test_an_item_that_does_not_fit_is_refused_when_it_is_added(item):
     def prepare(repo: Repo) -> Run:
         return Run(repo.name)
 
-    with pytest.raises(BatchError, match="the item of 'k' cannot be used"):
+    with pytest.raises(BatchError, match="the item of 'k' is not valid"):
         typed.encode("k", item)
 
 
@@ -128,8 +128,8 @@ def test_without_a_task_an_item_is_a_prompt():
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (lambda: None, "must take one item"),
-        (lambda a, b: None, "must take one item"),
+        (lambda: None, "must take exactly one item"),
+        (lambda a, b: None, "must take exactly one item"),
         (5, "needs a function"),
     ],
 )
@@ -151,7 +151,7 @@ async def test_a_task_must_return_a_run():
     """The message says what it returned, and for which key."""
     batch = Batch("b")
     batch.task(lambda item: 5)
-    with pytest.raises(BatchError, match="returned int for 'k', not a Run or a prompt"):
+    with pytest.raises(BatchError, match="must return a Run or a prompt, got int for 'k'"):
         await batch.prepare("k", '"x"')
 
 

@@ -1,4 +1,4 @@
-"""Leases are told by numbers and by a clock of one's own, which nobody can set."""
+"""Leases are judged by heartbeat numbers and by the observer's own monotonic clock."""
 
 import pytest
 
@@ -31,26 +31,26 @@ def records(tmp_path):
     made.close()
 
 
-async def test_who_shows_nothing_for_too_long_loses_its_lease(records, clock):
-    """Counted from when that was first seen, and only once it is longer than the lease."""
-    records.join("other", "e", "elsewhere:1:boot:ns", "m")
+async def test_a_worker_without_heartbeats_loses_its_lease(records, clock):
+    """The time counts from when the number was first seen, and must exceed `stale`."""
+    records.add_worker("other", "e", "elsewhere:1:boot:ns", "m")
     watch = Lease(records, None, clock=clock)
     assert await watch.find_lost() == []
     clock.now += 29
     assert await watch.find_lost() == []
-    records.beat("other")
+    records.heartbeat("other")
     clock.now += 29
     assert await watch.find_lost() == []
     clock.now += 29
     assert await watch.find_lost() == []
     clock.now += 2
     assert await watch.find_lost() == ["other"]
-    assert records.beat("other") is False
+    assert records.heartbeat("other") is False
 
 
-async def test_who_did_not_look_itself_takes_no_lease(records, clock):
-    """All may have been stopped together, as by a pause of their containers: the others get time to show."""
-    records.join("other", "e", "elsewhere:1:boot:ns", "m")
+async def test_a_process_that_was_suspended_revokes_no_lease(records, clock):
+    """All may have been suspended together, as by a pause of their containers: the others get time to send one."""
+    records.add_worker("other", "e", "elsewhere:1:boot:ns", "m")
     watch = Lease(records, None, clock=clock)
     assert await watch.find_lost() == []
     clock.now += 3600
@@ -61,9 +61,9 @@ async def test_who_did_not_look_itself_takes_no_lease(records, clock):
     assert await watch.find_lost() == ["other"]
 
 
-async def test_who_is_kept_waiting_by_a_lock_takes_no_lease(records, clock, monkeypatch):
-    """A process that was stopped while it held the database's lock keeps all others from their beats too."""
-    records.join("other", "e", "elsewhere:1:boot:ns", "m")
+async def test_a_process_that_was_blocked_by_a_lock_revokes_no_lease(records, clock, monkeypatch):
+    """A process suspended while it holds the database lock blocks the heartbeats of all others too."""
+    records.add_worker("other", "e", "elsewhere:1:boot:ns", "m")
     watch = Lease(records, None, clock=clock)
     assert await watch.find_lost() == []
 
@@ -83,55 +83,55 @@ async def test_who_is_kept_waiting_by_a_lock_takes_no_lease(records, clock, monk
     assert await watch.find_lost() == ["other"]
 
 
-async def test_a_clock_that_jumps_takes_no_lease_of_who_beats(records, clock):
-    """A run of two hours is not begun again: between two looks the number has changed."""
-    records.join("other", "e", "elsewhere:1:boot:ns", "m")
+async def test_a_clock_that_jumps_revokes_no_lease_with_heartbeats(records, clock):
+    """A run of two hours is not started again: between two checks the number has changed."""
+    records.add_worker("other", "e", "elsewhere:1:boot:ns", "m")
     watch = Lease(records, None, clock=clock)
     for _ in range(5):
         assert await watch.find_lost() == []
         clock.now += 7200
-        records.beat("other")
+        records.heartbeat("other")
     assert await watch.find_lost() == []
 
 
-async def test_a_process_of_this_machine_that_has_ended_is_seen_at_once(records, clock):
+async def test_a_dead_process_of_this_machine_is_detected_at_once(records, clock):
     """Its name has a start time that no living process of that id has."""
     pid, _, *rest = this_process().split(":")
-    records.join("dead", "e", ":".join([pid, "1", *rest]), "m")
-    records.join("alive", "e", this_process(), "m")
-    records.join("far", "e", f"{pid}:1:other:other", "m")
+    records.add_worker("dead", "e", ":".join([pid, "1", *rest]), "m")
+    records.add_worker("alive", "e", this_process(), "m")
+    records.add_worker("far", "e", f"{pid}:1:other:other", "m")
     assert await Lease(records, None, clock=clock).find_lost() == ["dead"]
 
 
-async def test_a_worker_finds_that_its_lease_is_gone(records, clock):
-    """And before that, that it may be: it has not got through for too long."""
+async def test_a_worker_detects_that_its_lease_was_revoked(records, clock):
+    """Before that it is `unsafe`: no heartbeat has succeeded for too long."""
     lease = Lease(records, "me", beat=5, stale=30, clock=clock)
-    await lease.join("e", "m")
-    lease.end()
-    lease.beat()
+    await lease.acquire("e", "m")
+    lease.stop()
+    lease.heartbeat()
     assert not lease.unsafe
     clock.now += 26
     assert lease.unsafe
-    lease.beat()
+    lease.heartbeat()
     assert not lease.unsafe
-    records.bury("me", records.workers()[0]["beat"])
-    lease.beat()
+    records.revoke_lease("me", records.workers()[0]["beat"])
+    lease.heartbeat()
     assert lease.lost.is_set()
 
 
-async def test_a_database_that_is_away_takes_no_lease(records, clock, caplog):
-    """It is tried again with the next beat."""
+async def test_an_unreachable_database_loses_no_lease(records, clock, caplog):
+    """The next heartbeat tries again."""
     lease = Lease(records, "me", clock=clock)
     records._engine.dispose()
     records._engine = make_engine("postgresql://nobody@127.0.0.1:1/none")
-    lease.beat()
+    lease.heartbeat()
     assert not lease.lost.is_set()
     assert "could not be renewed" in caplog.text
 
 
-def test_a_lease_must_outlast_its_beats(records):
+def test_a_lease_must_outlast_its_heartbeats(records):
     """Otherwise every worker would count as lost."""
-    with pytest.raises(BatchError, match="beat more often"):
+    with pytest.raises(BatchError, match="beat must be above 0 and less than stale"):
         Lease(records, "w", beat=30, stale=30)
 
 

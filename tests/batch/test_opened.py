@@ -209,10 +209,10 @@ async def test_a_task_that_never_returns_is_over_in_time(tmp_path):
         forever.set()
     assert found["a"].state == "done"
     assert {key: done.error for key, done in found.items() if done.state == "failed"} == {
-        "blocks": "BatchError: the task that makes its Run took longer than 3 seconds",
-        "waits": "BatchError: the task that makes its Run took longer than 3 seconds",
+        "blocks": "BatchError: the @batch.task function took longer than 3 seconds",
+        "waits": "BatchError: the @batch.task function took longer than 3 seconds",
         "exits": f"BatchError: {prepare.__qualname__}() called sys.exit(3) for 'exits'",
-        "cancels": "BatchError: the task that makes its Run was cancelled from inside",
+        "cancels": "BatchError: the @batch.task function cancelled itself",
     }
 
 
@@ -266,12 +266,12 @@ async def test_a_run_that_takes_too_long_is_stopped_and_its_cost_is_known(tmp_pa
         assert batch.progress.reserved == 0
 
 
-async def test_a_run_that_says_nothing_is_given_up(tmp_path):
+async def test_a_run_that_is_silent_for_too_long_is_stopped(tmp_path):
     """However long it may take in all."""
     async with opened(make(Model(slow=hang()), silence=0.3, timeout=600), tmp_path / "b") as batch:
         await batch.add(repos("slow"))
         found = await collect(batch)
-    assert "said nothing for 0.3 seconds" in found["slow"].error
+    assert "sent no message for 0.3 seconds" in found["slow"].error
 
 
 async def test_a_cli_that_ends_without_a_result_is_unknown(tmp_path):
@@ -289,7 +289,7 @@ async def test_a_cli_that_ends_without_a_result_is_unknown(tmp_path):
         found = await collect(batch)
         assert (found["gone"].state, found["gone"].cost) == ("failed", Decimal("0.003"))
         assert (batch.progress.spent, batch.progress.reserved) == (Decimal("0.003"), 0)
-        with pytest.raises(BatchError, match="is failed, and nothing about it is unknown"):
+        with pytest.raises(BatchError, match="is failed, and the cost of all its attempts is known"):
             await batch.reconcile("gone", "1")
 
 
@@ -399,7 +399,7 @@ async def make_lost(tmp_path, batch, *, start=True, answered=False):
         await one.add(repos("a"))
     records = Records(make_engine(f"sqlite:///{tmp_path / 'b' / 'runs.db'}"))
     records.find(batch.name)
-    records.join("dead", "dead", "1:1::", "m")
+    records.add_worker("dead", "dead", "1:1::", "m")
     claim = records.claim("a", "dead", "t")
     machine = Path(tmp_path / "state" / "machine").read_text()
     ledger = SqliteLedger(tmp_path / "b" / "ledger.db")
@@ -416,7 +416,7 @@ async def make_lost(tmp_path, batch, *, start=True, answered=False):
         }
         content = {"uid": records.uid, "key": "a", "attempt": 1, "booking": booking, "worker": "dead"}
         Outbox(tmp_path / "b" / "outbox").write("a", 1, {**content, "result": result})
-    records.bury("dead", 0)
+    records.revoke_lease("dead", 0)
     await books.aclose()
     ledger.close()
     records.close()
@@ -499,7 +499,7 @@ async def test_commands_find_a_batch_by_its_name(tmp_path):
     async with open_existing("b") as found:
         assert (found.progress.done, found.progress.budget) == (1, 1)
         assert [done.key async for done in found.ended()] == ["a"]
-    with pytest.raises(BatchError, match="there is no batch 'c' at .*; there are: b"):
+    with pytest.raises(BatchError, match="there is no batch 'c' at .*; existing batches: b"):
         async with open_existing("c"):
             pass
 

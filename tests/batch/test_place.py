@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.batch.place import count_places, find_machine, find_network_disk, find_place, folder_name
+from toolwire.batch.place import count_slots, find_machine, find_network_disk, find_place, folder_name
 from toolwire.errors import BatchError
 
 MOUNTS = """\
@@ -76,20 +76,20 @@ def test_sqlite_on_a_network_disk_is_refused(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("available", "limit", "used", "places"),
+    ("available", "limit", "used", "slots"),
     [("3072000", "max", "0", 10), ("3072000", "700000000", "60000000", 2), ("1000", "max", "0", 1)],
 )
-def test_places_follow_from_the_memory_that_is_free(tmp_path, available, limit, used, places):
+def test_the_number_of_slots_follows_from_free_memory(tmp_path, available, limit, used, slots):
     """Of the machine or of the container, whichever is less; at least one."""
     (tmp_path / "meminfo").write_text(f"MemTotal: 99 kB\nMemAvailable: {available} kB\n")
     (tmp_path / "memory.max").write_text(limit)
     (tmp_path / "memory.current").write_text(used)
-    assert count_places(tmp_path / "meminfo", tmp_path) == places
+    assert count_slots(tmp_path / "meminfo", tmp_path) == slots
 
 
-def test_places_where_memory_cannot_be_told(tmp_path):
+def test_the_number_of_slots_where_memory_is_unknown(tmp_path):
     """A few, as on any machine."""
-    assert count_places(tmp_path / "none", tmp_path / "none") == 4
+    assert count_slots(tmp_path / "none", tmp_path / "none") == 4
 
 
 def test_a_machine_keeps_its_id():

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from toolwire.batch.records import VERSION, Records, make_engine, persist
+from toolwire.batch.records import VERSION, Records, call_with_retries, make_engine
 from toolwire.batch.states import Outcome
 from toolwire.errors import BatchError
 
@@ -30,7 +30,7 @@ def records(url):
     made.prepare()
     made.create("b", {"budget": 5})
     assert made.add([("x", '"1"'), ("y", '"2"')]) == ["x", "y"]
-    made.join("w", "e", "process", "machine")
+    made.add_worker("w", "e", "process", "machine")
     yield made
     made.close()
 
@@ -56,7 +56,7 @@ def test_tables_of_a_newer_version_are_refused(records):
     """This version cannot know what they mean."""
     with records._engine.begin() as db:
         db.exec_driver_sql("UPDATE toolwire_batch_version SET version = 99")
-    with pytest.raises(BatchError, match=f"version 99 of their tables, and this toolwire knows {VERSION}"):
+    with pytest.raises(BatchError, match=f"have version 99, but this toolwire needs version {VERSION}"):
         records.prepare()
 
 
@@ -83,7 +83,7 @@ def test_known_keys_are_skipped(records):
 
 def test_one_worker_gets_a_run(records):
     """The second gets nothing; the first may ask again if it lost the answer, until it has booked."""
-    records.join("v", "e2", "process", "machine")
+    records.add_worker("v", "e2", "process", "machine")
     first = claim(records)
     assert (first.attempt, first.session, first.resumes) == (1, "", False)
     assert claim(records, worker="v") is None
@@ -96,9 +96,9 @@ def test_one_worker_gets_a_run(records):
 def test_a_worker_without_a_lease_gets_nothing(records):
     """Neither a run, nor leave to start one that it has."""
     held = claim(records)
-    assert records.bury("w", 7) is False  # it has shown something else since
-    assert records.bury("w", 0) is True
-    assert records.beat("w") is False
+    assert records.revoke_lease("w", 7) is False  # it has shown something else since
+    assert records.revoke_lease("w", 0) is True
+    assert records.heartbeat("w") is False
     assert claim(records, "y") is None
     assert records.start(held, "booking", 5, "s", "machine") is False
 
@@ -133,19 +133,19 @@ def test_a_late_answer_counts_unless_the_run_began_anew(records):
     held = claim(records)
     records.start(held, "booking", 5, "s", "machine")
     row = records.get("x")
-    assert records.lose(row, hold=True, resumes=False, error="lost") is None
+    assert records.mark_lost(row, hold=True, resumes=False, error="lost") is None
     assert records.get("x").state == "unknown"
     assert records.finish("x", 1, "w", Outcome("done", 5)) is True
     assert records.get("x").state == "done"
 
     held = claim(records, "y")
     records.start(held, "booking", 5, "s", "machine")
-    assert records.lose(records.get("y"), hold=False, resumes=True, error="lost") == 2
-    records.join("v", "e2", "process", "machine")
+    assert records.mark_lost(records.get("y"), hold=False, resumes=True, error="lost") == 2
+    records.add_worker("v", "e2", "process", "machine")
     again = claim(records, "y", "v")
     assert (again.attempt, again.session, again.resumes, again.machine) == (2, "s", True, "machine")
     assert (
-        records.lose(records.get("y"), hold=False, resumes=True, error="") == 3
+        records.mark_lost(records.get("y"), hold=False, resumes=True, error="") == 3
     )  # lost before it was started
     again = claim(records, "y", "v", "t2")
     assert (again.attempt, again.session, again.resumes, again.machine) == (3, "s", True, "machine")
@@ -159,7 +159,7 @@ def test_a_held_run_whose_worker_says_late_what_it_cost_has_failed(records):
     """Its worker would let it wait again, but others hold it as unknown: nothing is left for a person to decide."""
     held = claim(records)
     records.start(held, "booking", 5, "s", "machine")
-    records.lose(records.get("x"), hold=True, resumes=False, error="lost")
+    records.mark_lost(records.get("x"), hold=True, resumes=False, error="lost")
     assert (
         records.put_back(held, cost=0, error="stopped before it was asked", resumes=False, lost=False) is None
     )
@@ -167,17 +167,17 @@ def test_a_held_run_whose_worker_says_late_what_it_cost_has_failed(records):
     assert (row.state, row.cost, row.error) == ("failed", 0, "stopped before it was asked")
 
 
-def test_a_waiting_run_that_was_given_up_takes_its_late_answer(records):
+def test_a_waiting_run_that_was_lost_takes_its_late_result(records):
     """It need not be run again."""
     held = claim(records)
     records.start(held, "booking", 5, "s", "machine")
-    records.lose(records.get("x"), hold=False, resumes=False, error="lost")
+    records.mark_lost(records.get("x"), hold=False, resumes=False, error="lost")
     assert records.finish("x", 1, "w", Outcome("done", 5)) is True
     assert claim(records) is None
 
 
 def test_nothing_begins_in_a_cancelled_batch(records):
-    """What waits is cancelled, what was claimed may not start, and `revive` lets it go on."""
+    """What waits is cancelled, what was claimed may not start, and `clear_cancelled` lets it go on."""
     held = claim(records)
     assert records.cancel() == [("y", 1)]
     assert records.is_cancelled()
@@ -185,7 +185,7 @@ def test_nothing_begins_in_a_cancelled_batch(records):
     assert [row.key for row in records.ended_after(0)] == ["y"]
     assert records.retry(["cancelled"]) == [("y", 2)]
     assert claim(records, "y") is None
-    records.revive()
+    records.clear_cancelled()
     assert claim(records, "y").attempt == 1
 
 
@@ -245,19 +245,19 @@ def test_a_server_that_is_read_only_for_a_while_is_retried(postgres_url):
                 db.execute(sa.text("SET TRANSACTION READ ONLY"))
             db.execute(sa.text("CREATE TABLE written (x INTEGER)"))
 
-    persist(act, threading.Event())
+    call_with_retries(act, threading.Event())
     assert len(tries) == 3
     engine.dispose()
 
 
 @pytest.mark.process
-def test_taking_a_lease_waits_for_what_its_worker_begins(postgres_url):
-    """Who then looks at the runs of that worker sees that it was started: it is not taken for one that was not."""
+def test_revoking_a_lease_waits_for_a_run_that_is_just_starting(postgres_url):
+    """So whoever then reads the runs of that worker sees that this one was started."""
     records = Records(make_engine(postgres_url))
     records.prepare()
     records.create("b", {})
     records.add([("x", '"1"')])
-    records.join("w", "e", "process", "machine")
+    records.add_worker("w", "e", "process", "machine")
     held = claim(records)
     with records._engine.connect() as other, ThreadPoolExecutor(2) as threads:
 
@@ -273,11 +273,11 @@ def test_taking_a_lease_waits_for_what_its_worker_begins(postgres_url):
         other.exec_driver_sql("SELECT 1 FROM toolwire_runs FOR UPDATE")  # so that the start comes to a halt
         started = threads.submit(records.start, held, "booking", 5, "s", "machine")
         wait_for_blocked(1)
-        records.beat("w")  # which a run that begins does not hold up
-        buried = threads.submit(records.bury, "w", 1)
+        records.heartbeat("w")  # which a run that begins does not hold up
+        revoked = threads.submit(records.revoke_lease, "w", 1)
         wait_for_blocked(2)
         other.rollback()
         assert started.result(30) is True
-        assert buried.result(30) is True
-    assert [row.booking for row in records.of_worker("w")] == ["booking"]
+        assert revoked.result(30) is True
+    assert [row.booking for row in records.running_of_worker("w")] == ["booking"]
     records.close()

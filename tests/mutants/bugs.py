@@ -256,7 +256,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lost-run-not-held",
-        "Worker._lose",
+        "Worker._settle_lost_run",
         'self._batch.on_lost == "hold" or ',
         "",
         ("test_what_a_lost_worker_had_is_decided_by_on_lost",),

@@ -1,7 +1,7 @@
-"""Many runs of Claude, on one machine or many: `Batch`, `Run`, `Done`, `Progress`.
+"""Run Claude on many items, on one machine or several: `Batch`, `Run`, `Done`, `Progress`.
 
-Needs the extra `batch` (`pip install 'toolwire[batch]'`). Each name is loaded when it is first used; `import
-toolwire` loads none of it.
+Needs the extra `batch` (`pip install 'toolwire[batch]'`). Each name is loaded when it is first used;
+`import toolwire` loads none of this package.
 """
 
 from importlib.util import find_spec

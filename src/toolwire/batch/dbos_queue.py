@@ -1,7 +1,7 @@
-"""DBOS Transact as the engine of a batch: the only module that imports it.
+"""DBOS Transact as the engine of a batch. No other module imports DBOS.
 
-A delivery is a workflow of DBOS whose id says which one it is, so putting it twice starts nothing. Only keys travel
-through it, as JSON and never as pickle. DBOS has one instance per process: ours, or one of the user's.
+A delivery is a DBOS workflow whose id is derived from the delivery, so queuing it twice starts nothing. Only keys
+pass through DBOS, as JSON and never as pickle. DBOS has one instance per process: ours, or the user's.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, Enque
 
 from toolwire._support.log import logger_for
 from toolwire.batch.queue import Deliver, Delivery
-from toolwire.batch.records import chunks, make_engine, persist, use_wal
+from toolwire.batch.records import call_with_retries, chunks, make_engine, use_wal
 from toolwire.batch.states import POLL
 from toolwire.errors import BatchError
 
@@ -28,7 +28,7 @@ logger = logger_for("batch")
 
 _APPLICATION: Final = "toolwire-batch"
 _VERSION: Final = "1"
-"""Of what a delivery is. Not of the user's code: a new version of that takes the runs that wait."""
+"""The version of the delivery format, not of the user's code: a new version of that still gets waiting runs."""
 _WORKFLOW: Final = "toolwire.batch.deliver"
 _WAITING: Final = ("ENQUEUED", "DELAYED")
 _SERIALIZER: Final = DBOSPortableJSONSerializer()
@@ -36,19 +36,20 @@ _SERIALIZER: Final = DBOSPortableJSONSerializer()
 
 @DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)
 async def _deliver(queue: str, key: str) -> None:
-    """Hand a delivery to the batch of this process that it is for."""
-    owner = DbosQueue.open_ones.get(queue)
+    """Pass a delivery on to the open batch of this process that it belongs to."""
+    owner = DbosQueue.open_queues.get(queue)
     if owner is not None:
         await owner.receive(key)
 
 
 class DbosQueue:
-    """A `Queue` on DBOS, in SQLite or Postgres. `dbos` is a launched instance of the user's, which stays theirs.
+    """A `Queue` on DBOS, in SQLite or Postgres.
 
-    `fixed`: `places` is what the user asked for, the same on every worker; else each worker has its own number.
+    `dbos` is a launched instance of the user's, which this class never closes. `fixed` means that the user set the
+    number of slots, which is then the same on every worker; otherwise each worker has its own number.
     """
 
-    open_ones: ClassVar[dict[str, "DbosQueue"]] = {}
+    open_queues: ClassVar[dict[str, "DbosQueue"]] = {}
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class DbosQueue:
         self._poll = poll
         self._fixed = fixed
         self._dbos = dbos
-        self._takes = False
+        self._is_taking = False
         self._client: DBOSClient | None = None
         self._engine: sa.Engine | None = None
         self._receive: Deliver | None = None
@@ -77,35 +78,39 @@ class DbosQueue:
         self._stopping = False
         self._closing = threading.Event()
 
-    async def open(self, deliver: Deliver | None, places: int) -> None:
-        """Connect, and with `deliver` begin to take deliveries, at most `places` at a time."""
+    async def open(self, deliver: Deliver | None, slots: int) -> None:
+        """Connect. With `deliver`, start to receive deliveries, at most `slots` at a time."""
         self._receive = deliver
         if deliver is not None:
-            self._check_free()
-            self.open_ones[self.name] = self  # before anything is awaited: two batches cannot both get here
+            self._check_no_other_worker()
+            self.open_queues[self.name] = (
+                self  # before the first await, so that two batches cannot both get here
+            )
         try:
             if deliver is not None and self._dbos is None:
                 await _refuse_other_instance()
             if self._dbos is None:
-                await asyncio.to_thread(self._connect, places, deliver is not None)
+                await asyncio.to_thread(self._connect, slots, deliver is not None)
             if deliver is not None:
-                self._takes = True
-                await self._begin_to_take(places)
+                self._is_taking = True
+                await self._start_taking(slots)
         except BaseException:
             await self.close()
             raise
 
-    def _check_free(self) -> None:
-        if self.name in self.open_ones:
-            raise BatchError("this batch is open in this process already: one worker per process and batch")
-        if self._dbos is None and self.open_ones:
+    def _check_no_other_worker(self) -> None:
+        if self.name in self.open_queues:
             raise BatchError(
-                "another batch takes runs in this process, and DBOS has one instance per process: close it first,"
-                " open this one with work=False, or hand both the same instance with dbos=..."
+                "this batch is already open in this process: a process can have one worker per batch"
+            )
+        if self._dbos is None and self.open_queues:
+            raise BatchError(
+                "another batch executes runs in this process, and DBOS allows one instance per process: close that"
+                " batch first, open this one with work=False, or pass both the same instance with dbos=..."
             )
 
-    def _connect(self, places: int, takes: bool) -> None:
-        with _one_at_a_time(self._url):
+    def _connect(self, slots: int, takes: bool) -> None:
+        with _migration_lock(self._url):
             if self._url.startswith("sqlite"):
                 with contextlib.closing(sqlite3.connect(self._url.removeprefix("sqlite:///"))) as file:
                     use_wal(file)
@@ -117,14 +122,14 @@ class DbosQueue:
         if takes:
             known = None if self._fixed else self._client.retrieve_queue(self.name)
             if known is not None:
-                places = max(places, known.worker_concurrency or 1)
-            self._client.register_queue(self.name, worker_concurrency=places, polling_interval_sec=self._poll)
+                slots = max(slots, known.worker_concurrency or 1)
+            self._client.register_queue(self.name, worker_concurrency=slots, polling_interval_sec=self._poll)
 
-    async def _begin_to_take(self, places: int) -> None:
+    async def _start_taking(self, slots: int) -> None:
         if self._dbos is not None:
             await DBOS.register_queue_async(
                 self.name,
-                worker_concurrency=places,
+                worker_concurrency=slots,
                 polling_interval_sec=self._poll,
                 on_conflict="always_update",
             )
@@ -137,16 +142,16 @@ class DbosQueue:
             serializer=_SERIALIZER,
             log_level="ERROR",
             run_migrations=False,
-            notification_coalesce_sec=POLL,  # there are none; to look for them 100 times a second takes its toll
+            notification_coalesce_sec=POLL,  # none are used, and polling for them 100 times a second is costly
         )
         DBOS(config=config)
         DBOS.listen_queues([self.name])
-        DBOS.launch()  # in this thread: so it finds this event loop, and delivers on it
+        DBOS.launch()  # in this thread, so that it finds this event loop and delivers on it
 
     async def receive(self, key: str) -> None:
-        """Carry out one delivery that DBOS made."""
+        """Handle one delivery from DBOS."""
         if self._receive is None or (self._stopping and self._dbos is not None):
-            # The user's instance goes on taking. Not over, so that whoever looks finds that nobody has it.
+            # The user's instance still receives. Never complete, so that `Worker.sweep` finds it without a worker.
             await asyncio.Event().wait()
             return
         self._active += 1
@@ -159,7 +164,7 @@ class DbosQueue:
                 self._idle.set()
 
     async def put(self, deliveries: Sequence[Delivery]) -> None:
-        """Queue deliveries. One that was put before is skipped."""
+        """Queue deliveries. Those that were queued before are skipped."""
         if self._dbos is not None:
             for each in deliveries:
                 options = EnqueueOptions(
@@ -168,7 +173,7 @@ class DbosQueue:
                 await DBOS.enqueue_workflow_with_options_async(options, self.name, each.key)
             return
         for chunk in chunks(deliveries):
-            await asyncio.to_thread(persist, functools.partial(self._put, chunk), self._closing)
+            await asyncio.to_thread(call_with_retries, functools.partial(self._put, chunk), self._closing)
 
     def _put(self, deliveries: Sequence[Delivery]) -> None:
         if self._client is None or self._engine is None:
@@ -185,7 +190,7 @@ class DbosQueue:
                 self._client.enqueue_in_transaction(connection, options, self.name, each.key)
 
     async def locate(self, deliveries: Sequence[Delivery]) -> Mapping[Delivery, str]:
-        """Tell where deliveries are: "" waits in the queue, else the executor that took it. Others are over."""
+        """Return where deliveries are: "" in the queue, else the executor that has it. Omits complete ones."""
         ids = {self._id(each): each for each in deliveries}
         found = await self._list(list(ids), [*_WAITING, "PENDING"])
         return {
@@ -193,7 +198,7 @@ class DbosQueue:
         }
 
     async def cancel(self, deliveries: Sequence[Delivery]) -> None:
-        """Take deliveries out of the queue. Those that are being carried out are left alone."""
+        """Remove deliveries from the queue. Those that were already received are left alone."""
         waiting = [each.workflow_id for each in await self._list([self._id(d) for d in deliveries], _WAITING)]
         for chunk in chunks(waiting):
             await (DBOS if self._client is None else self._client).cancel_workflows_async(chunk)
@@ -208,13 +213,13 @@ class DbosQueue:
         return found
 
     async def stop(self, seconds: float) -> None:
-        """Take no more deliveries, and wait until those that were taken are over, at most so long."""
-        if not self._takes:
+        """Receive no more deliveries, and wait at most `seconds` until those received are complete."""
+        if not self._is_taking:
             return
-        self._takes = False
+        self._is_taking = False
         self._stopping = True
         if self._dbos is None:
-            # It waits in whole seconds, so only if there is something to wait for.
+            # DBOS waits in whole seconds, so wait only if a delivery is active.
             wait = max(1, round(seconds)) if self._active and seconds > 0 else 0
             await asyncio.to_thread(DBOS.destroy, workflow_completion_timeout_sec=wait)
         with contextlib.suppress(TimeoutError):
@@ -225,8 +230,8 @@ class DbosQueue:
         """Disconnect."""
         self._closing.set()
         await self.stop(0)
-        if self.open_ones.get(self.name) is self:
-            del self.open_ones[self.name]
+        if self.open_queues.get(self.name) is self:
+            del self.open_queues[self.name]
         client, self._client = self._client, None
         engine, self._engine = self._engine, None
         if client is not None:
@@ -240,11 +245,11 @@ class DbosQueue:
 
 
 async def _refuse_other_instance() -> None:
-    """Raise if this process has an instance of DBOS already."""
+    """Raise if this process already has a DBOS instance."""
     with contextlib.suppress(error.DBOSException):
         await DBOS.list_queues_async()
         raise BatchError(
-            "this process has a DBOS instance of its own: hand it to the batch, open(..., dbos=instance)"
+            "this process already has a DBOS instance: pass it to the batch with open(..., dbos=instance)"
         )
 
 
@@ -252,13 +257,13 @@ _migrating: Final = threading.Lock()
 
 
 @contextlib.contextmanager
-def _one_at_a_time(url: str) -> Iterator[None]:
-    """Let one process of this machine at a time create the tables of a SQLite file: DBOS itself would race."""
+def _migration_lock(url: str) -> Iterator[None]:
+    """Let only one process of this machine create the tables of a SQLite file at a time, since DBOS would race."""
     with _migrating:
         if not url.startswith("sqlite") or os.name != "posix":
             yield
             return
-        import fcntl  # noqa: PLC0415 - not on Windows
+        import fcntl  # noqa: PLC0415 - not available on Windows
 
         path = Path(url.removeprefix("sqlite:///"))
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,7 +1,7 @@
-"""`Batch` and `Run`: what a user writes down about many runs. Everything is checked here, before anything starts.
+"""`Batch` and `Run`: how a user defines a batch. Everything is checked here, before anything starts.
 
-Owns the types of items and outputs: what of them travels as JSON, and how it comes back. Starts nothing: `open()`
-leads to `opened`, `work()` to a worker.
+Owns the types of items and outputs, and their conversion to and from JSON. Starts nothing itself: `open()` returns
+an `OpenBatch` (module `opened`), which does.
 """
 
 import asyncio
@@ -42,14 +42,20 @@ LONGEST_NAME: Final = 200
 LONGEST_KEY: Final = 500
 SILENCE: Final = 15 * 60.0
 _FIELDS: Final = frozenset(each.name for each in dataclasses.fields(ClaudeAgentOptions))
-_OURS: Final = ("session_id", "resume", "continue_conversation", "fork_session", "resume_session_at")
-"""Options that say which conversation a run is: a batch decides that itself."""
+_SESSION_OPTIONS: Final = (
+    "session_id",
+    "resume",
+    "continue_conversation",
+    "fork_session",
+    "resume_session_at",
+)
+"""Options that select the session of a run, which the batch does itself."""
 _threads: Final = Workers(abandoned_limit=40)
-"""For tasks of users: one that hangs takes no thread from the records, and keeps no process from its end."""
+"""Threads for user tasks: a task that hangs uses up no thread of the records, and does not block process exit."""
 
 
 class Run:
-    """One run: its prompt, and the options in which it differs from the batch.
+    """One run: its prompt, and options that override those of the batch.
 
     Run(f"Review {repo.name}.", cwd=repo.path)
     """
@@ -57,8 +63,8 @@ class Run:
     def __init__(self, prompt: str, **changes: Any) -> None:
         given: Any = prompt
         if not isinstance(given, str) or not given.strip():
-            raise OptionsError(f"Run: the prompt must be a text that is not empty, got {prompt!r}", "prompt")
-        _check_names("Run", changes)
+            raise OptionsError(f"Run: the prompt must be a non-empty string, got {prompt!r}", "prompt")
+        _check_changes(changes)
         self.prompt = prompt
         self.changes = changes
 
@@ -68,7 +74,7 @@ class Run:
 
 
 class Batch(Generic[T]):
-    """Many runs under one name: the same name goes on where it was.
+    """Many runs under one name. Opening a batch with the same name again continues where it stopped.
 
         review = Batch("review-2026-11", output_type=Verdict, budget="500", per_run="2")
 
@@ -81,15 +87,15 @@ class Batch(Generic[T]):
             async for done in batch.results():
                 print(done.key, done.state, done.output, done.cost)
 
-    - `options`: of every run; a `Run` may change some of them.
-    - `output_type`: as of `run()`.
-    - `concurrency`: runs at a time in one worker. Default: what its free memory allows.
-    - `budget`, `per_run`: dollars. A run is stopped at `per_run`; when no room for another is left in `budget`, the
-      rest is refused.
-    - `timeout`: seconds that a run may take; `silence`: seconds that it may say nothing.
-    - `attempts`: how often a run is begun if it fails in a way that costs nothing, or passes (an overloaded API).
-    - `on_lost`: what becomes of a run whose worker was lost. `"hold"`: it is *unknown*, never run twice, and a
-      person decides; `"resume"`: its conversation goes on from its transcript; `"again"`: it starts anew.
+    - `options`: the options of every run; a `Run` may override some of them.
+    - `output_type`: the type of the structured output, as for `run()`.
+    - `concurrency`: the number of simultaneous runs in one worker. Default: as many as its free memory allows.
+    - `budget`, `per_run`: dollars. A run is stopped at `per_run`; when `budget` has no room for another run, the
+      remaining runs are refused.
+    - `timeout`: seconds that a run may take; `silence`: seconds that it may go without sending a message.
+    - `attempts`: how often a run is tried if it fails at no cost or for a temporary reason (an overloaded API).
+    - `on_lost`: what happens to a run whose worker was lost. `"hold"`: the run becomes *unknown*, is never run
+      twice, and a person decides; `"resume"`: its session continues from the transcript; `"again"`: it starts over.
     """
 
     @overload
@@ -167,9 +173,9 @@ class Batch(Generic[T]):
         self._items: TypeAdapter[Any] | None = None
 
     def task(self, function: Task) -> Task:
-        """Use a function that makes a `Run` (or a prompt) of an item. It runs in the worker; it may be async."""
+        """Decorate the function that turns an item into a `Run` or a prompt, in the worker. It may be async."""
         if self._task is not None:
-            raise OptionsError(f"batch {self.name!r} has a task already: {_called(self._task)}", "task")
+            raise OptionsError(f"batch {self.name!r} has a task already: {_describe(self._task)}", "task")
         if not callable(function):
             raise OptionsError(f"@batch.task needs a function, got {function!r}", "task")
         self._items = _item_type(function)
@@ -189,19 +195,19 @@ class Batch(Generic[T]):
         stale: float = STALE,
         drain: float | None = None,
     ) -> AsyncIterator["OpenBatch[T]"]:
-        """Open the batch, to add runs and to read results; with `work`, this process carries out runs too.
+        """Open the batch, to add runs and read results. With `work`, this process also executes runs.
 
-        `at`: nothing for SQLite files in a folder of the user's, a folder for them, or `postgresql://...` for many
-        machines. `ledger`: another `Ledger` than the batch's own. `dbos`: a launched DBOS instance, if the program
-        has one. `poll`: seconds between two looks for runs and results. A worker shows every `beat` seconds that it
-        lives, and counts as lost when it has not for `stale`. Leaving the block waits for the runs of this process,
-        `drain` seconds at most.
+        `at`: None for SQLite files in the user's state folder, another folder for them, or `postgresql://...` for
+        several machines. `ledger`: a `Ledger` to use instead of the batch's own. `dbos`: a launched DBOS instance,
+        if the program has one. `poll`: seconds between two polls for runs and results. A worker sends a heartbeat
+        every `beat` seconds, and counts as lost after `stale` seconds without one. Leaving the block waits at most
+        `drain` seconds for the runs of this process; None means until they end.
         """
         if on_trio():
             raise BatchError(
-                "a batch runs on asyncio only, because its engine does: use asyncio.run or anyio's default"
+                "a batch runs on asyncio only, because its engine does: use asyncio.run(), not trio"
             )
-        from toolwire.batch.opened import OpenBatch  # noqa: PLC0415 - it needs this module
+        from toolwire.batch.opened import OpenBatch  # noqa: PLC0415 - it imports this module
 
         opened: OpenBatch[T] = OpenBatch(
             self, at, work=work, ledger=ledger, dbos=dbos, poll=poll, beat=beat, stale=stale
@@ -214,11 +220,11 @@ class Batch(Generic[T]):
             raise
         await _finish(opened, drain)
 
-    # --- what workers need ---
+    # --- for workers ---
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that are recorded, for people and commands that have no user's file."""
+        """The settings to record, for commands that work without the user's file."""
         return {
             "budget": self.budget,
             "per_run": self.per_run,
@@ -235,20 +241,20 @@ class Batch(Generic[T]):
                 text = to_json(item)
                 json.loads(text)
             else:
-                # There and back: what a worker gets later must fit now.
+                # Encode and decode: an item that a worker could not decode later must fail now.
                 valid = self._items.validate_python(item)
                 text = self._items.dump_json(valid)
                 self._items.validate_json(text)
         except (ValidationError, PydanticSerializationError, ValueError, TypeError) as error:
-            raise BatchError(f"the item of {key!r} cannot be used: {error}") from error
+            raise BatchError(f"the item of {key!r} is not valid: {error}") from error
         if self._task is None and not isinstance(json.loads(text), str):
             raise BatchError(
-                f"the item of {key!r} is no prompt: batch {self.name!r} has no @batch.task that makes a Run of it"
+                f"the item of {key!r} is not a prompt, and batch {self.name!r} has no @batch.task to convert it"
             )
         return text.decode()
 
     async def prepare(self, key: str, item: str) -> Run:
-        """Make the run of an item, by the user's task."""
+        """Call the user's task to turn an item into a `Run`."""
         value = json.loads(item) if self._items is None else self._items.validate_json(item)
         if self._task is None:
             return Run(value)
@@ -259,24 +265,26 @@ class Batch(Generic[T]):
                 made = await _threads.run(partial(self._task, value))
                 if inspect.isawaitable(made):
                     made = await made
-        except SystemExit as error:  # it would end this worker, and then the next one that takes the run
-            raise BatchError(f"{_called(self._task)} called sys.exit({error.code!r}) for {key!r}") from error
+        except SystemExit as error:  # it would end this worker, and then every other one that gets the run
+            raise BatchError(
+                f"{_describe(self._task)} called sys.exit({error.code!r}) for {key!r}"
+            ) from error
         if isinstance(made, str):
             return Run(made)
         if not isinstance(made, Run):
             raise BatchError(
-                f"{_called(self._task)} returned {type(made).__name__} for {key!r}, not a Run or a prompt"
+                f"{_describe(self._task)} must return a Run or a prompt, got {type(made).__name__} for {key!r}"
             )
         return made
 
     def options_for(self, run: Run) -> ClaudeAgentOptions:
-        """Return the options of a run, before its conversation is chosen."""
-        options = copy.copy(self.options)  # not `replace`, which would warn of odd options again
+        """Return the options of a run, without those that select its session."""
+        options = copy.copy(self.options)  # not `replace`, which would repeat warnings about the options
         for name, value in run.changes.items():
             setattr(options, name, value)
         if self.output is not None:
             options.output_format = self.output.format
-        if self.on_lost == "resume":  # what is not stored yet when a worker is lost would be done again
+        if self.on_lost == "resume":  # what is not stored when the worker is lost is repeated
             options.session_store_flush = "eager"
         if self.per_run is not None:
             most = float(to_dollars(self.per_run))
@@ -286,11 +294,11 @@ class Batch(Generic[T]):
         return options
 
     def session_of(self, uid: str, key: str, attempt: int) -> str:
-        """Return the session id of an attempt, which is known before it starts."""
+        """Return the session id of an attempt, which is thus known before the attempt starts."""
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"toolwire:batch:{uid}:{key}:{attempt}"))
 
     def decode_output(self, value: Any, text: str) -> Any:
-        """Return an output as an instance of the batch's type; `OutputValidationError` if it does not fit."""
+        """Return an output as an instance of `output_type`; `OutputValidationError` if it does not match."""
         if self.output is None:
             return value
         return self.output.validate(value, _Text(text))
@@ -298,13 +306,13 @@ class Batch(Generic[T]):
 
 @dataclasses.dataclass(frozen=True)
 class _Text:
-    """The part of a reply that a message about a missing output shows."""
+    """The part of a reply that the error about a missing output shows."""
 
     text: str
 
 
 async def _finish(opened: "OpenBatch[Any]", drain: float | None) -> None:
-    """Close a batch even if the block around it is cancelled. Who is cancelled while runs end stops them."""
+    """Close a batch even if the task is cancelled. A cancellation while it waits for its runs stops the runs."""
     closing = asyncio.create_task(opened.close(drain))
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
@@ -320,7 +328,7 @@ async def _finish(opened: "OpenBatch[Any]", drain: float | None) -> None:
 
 
 def _item_type(function: Task) -> TypeAdapter[Any] | None:
-    """Return the adapter for the item of a task; None if its function does not tell the type."""
+    """Return the type adapter for the items of a task; None if its parameter has no annotation."""
     try:
         parameters = [
             each
@@ -332,12 +340,12 @@ def _item_type(function: Task) -> TypeAdapter[Any] | None:
     if not parameters or any(
         each.default is each.empty and each.kind != each.VAR_POSITIONAL for each in parameters[1:]
     ):
-        raise OptionsError(f"@batch.task: {_called(function)} must take one item", "task")
+        raise OptionsError(f"@batch.task: {_describe(function)} must take exactly one item", "task")
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except NameError as error:
         raise OptionsError(
-            f"@batch.task: {_called(function)} has an unknown type: {error}", "task"
+            f"@batch.task: an annotation of {_describe(function)} cannot be resolved: {error}", "task"
         ) from error
     kind = hints.get(parameters[0].name)
     if kind is None or kind is Any:
@@ -346,28 +354,29 @@ def _item_type(function: Task) -> TypeAdapter[Any] | None:
         return TypeAdapter(kind)
     except Exception as error:  # Pydantic raises many kinds
         raise OptionsError(
-            f"@batch.task: items of {_called(function)} cannot be JSON: {error}", "task"
+            f"@batch.task: the item type of {_describe(function)} cannot be converted to JSON: {error}",
+            "task",
         ) from error
 
 
-def _called(function: Any) -> str:
+def _describe(function: Any) -> str:
     return f"{getattr(function, '__qualname__', None) or repr(function)}()"
 
 
 def _check_name(name: Any) -> str:
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
         raise OptionsError(
-            f"the name of a batch must be a printable text of 1 to {LONGEST_NAME} characters, got {name!r}",
+            f"the name of a batch must be a printable string of 1 to {LONGEST_NAME} characters, got {name!r}",
             "name",
         )
     return name
 
 
 def check_key(key: Any) -> str:
-    """Return the key of a run; `BatchError` if it cannot be one."""
+    """Return the key of a run; `BatchError` if it is not valid."""
     if not isinstance(key, str) or not key or len(key) > LONGEST_KEY or "\0" in key:
         raise BatchError(
-            f"the key of a run must be a text of 1 to {LONGEST_KEY} characters without NUL, got {str(key)[:80]!r}"
+            f"the key of a run must be a string of 1 to {LONGEST_KEY} characters without NUL, got {str(key)[:80]!r}"
             f" ({type(key).__name__})"
         )
     try:
@@ -382,37 +391,35 @@ def _check_options(options: Any, on_lost: str) -> ClaudeAgentOptions:
         return ClaudeAgentOptions()
     if not isinstance(options, ClaudeAgentOptions):
         raise OptionsError(f"options must be ClaudeAgentOptions, got {type(options).__name__}", "options")
-    for name in _OURS:
+    for name in _SESSION_OPTIONS:
         if getattr(options, name):
-            raise OptionsError(
-                f"options.{name} cannot be set in a batch: each run is a conversation of its own", name
-            )
+            raise OptionsError(f"options.{name} cannot be set in a batch: each run has its own session", name)
     if on_lost == "resume" and options.persist_session is False:
         raise OptionsError(
-            "on_lost='resume' needs transcripts: options.persist_session must not be False", "on_lost"
+            "on_lost='resume' needs transcripts, so options.persist_session must not be False", "on_lost"
         )
     return options
 
 
-def _check_names(who: str, changes: dict[str, Any]) -> None:
+def _check_changes(changes: dict[str, Any]) -> None:
     for name in changes:
-        if name in _OURS or name == "output_format":
-            raise OptionsError(f"{who}: {name} cannot be changed: the batch itself decides it", name)
+        if name in _SESSION_OPTIONS or name == "output_format":
+            raise OptionsError(f"Run: {name} cannot be changed, because the batch sets it", name)
         if name not in _FIELDS:
             near = closest(name, _FIELDS)
             hint = f"; did you mean {near}?" if near else ""
-            raise OptionsError(f"{who}: there is no option {name!r}{hint}", name)
+            raise OptionsError(f"Run: there is no option {name!r}{hint}", name)
 
 
 def _check_count(name: str, value: Any) -> int | None:
     if value is not None and (type(value) is not int or value < 1):
-        raise OptionsError(f"{name} must be a whole number from 1, got {value!r}", name)
+        raise OptionsError(f"{name} must be an integer of at least 1, got {value!r}", name)
     return value
 
 
 def _check_seconds(name: str, value: Any) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-        raise OptionsError(f"{name} must be seconds above 0, or None, got {value!r}", name)
+        raise OptionsError(f"{name} must be a number of seconds above 0, or None, got {value!r}", name)
     return value
 
 

@@ -1,7 +1,7 @@
-"""One attempt of a run: starts its CLI, watches it, and says how it ended. Books nothing.
+"""One attempt of a run: starts its CLI, watches it, and returns how it ended. Books nothing.
 
-A run that takes too long, says nothing, or must stop is interrupted first, so that the CLI tells what was spent so
-far. Only if it does not answer is it ended without that, and then its cost is unknown.
+A run that takes too long, is silent for too long, or must stop is interrupted first, so that the CLI reports its
+cost so far. If the CLI does not respond it is ended anyway, and then the cost is unknown.
 """
 
 import asyncio
@@ -34,42 +34,42 @@ from toolwire.sessions.store_functions import get_session_info_from_store
 logger = logger_for("batch")
 
 GRACE: Final = 2.0
-"""Seconds that a CLI has to tell the cost of a run that is stopped."""
-_GO_ON: Final = "Go on from where you were interrupted."
-_TOO_MANY: Final = 429
+"""Seconds that the CLI of a stopped run has to report its cost."""
+_RESUME_PROMPT: Final = "Go on from where you were interrupted."
+_TOO_MANY_REQUESTS: Final = 429
 _SERVER_ERROR: Final = 500
 
 
 class Stop:
-    """A wish that a run ends. `state` is what it then is in; `why` is for people."""
+    """A request to stop a run. `state` is the state it then ends in; `why` is a message for the user."""
 
     def __init__(self) -> None:
-        self._wanted = asyncio.Event()
+        self._requested = asyncio.Event()
         self.state: State = "failed"
         self.why = ""
 
     def set(self, state: State, why: str) -> None:
-        """Wish it. The first wish counts."""
-        if not self._wanted.is_set():
+        """Request the stop. Only the first request counts."""
+        if not self._requested.is_set():
             self.state, self.why = state, why
-            self._wanted.set()
+            self._requested.set()
 
     @property
     def is_set(self) -> bool:
-        """True if it was wished."""
-        return self._wanted.is_set()
+        """True if a stop was requested."""
+        return self._requested.is_set()
 
     async def wait(self) -> None:
-        """Wait for the wish."""
-        await self._wanted.wait()
+        """Wait until a stop is requested."""
+        await self._requested.wait()
 
 
 async def choose_session(
     options: ClaudeAgentOptions, claim: Claim, fresh: str
 ) -> tuple[ClaudeAgentOptions, bool]:
-    """Return the options with the conversation of this attempt, `fresh` or an earlier one, and which of both.
+    """Return the options with the session of this attempt set, and True if it resumes an earlier session.
 
-    Without a transcript nothing was kept of the lost attempt, so there is nothing to go on with: it begins anew.
+    If the lost attempt left no transcript there is nothing to resume: this one starts over with session id `fresh`.
     """
     options = copy.copy(options)
     if claim.resumes and await has_transcript(options, claim.session):
@@ -80,7 +80,7 @@ async def choose_session(
 
 
 async def has_transcript(options: ClaudeAgentOptions, session: str) -> bool:
-    """True if the conversation can be resumed here: from this disk, or from the session store."""
+    """True if the session can be resumed here: from this disk, or from the session store."""
     folder = paths.find_config_dir(options.env or {})
     if await anyio.to_thread.run_sync(paths.find_session, session, options.cwd, folder) is not None:
         return True
@@ -89,7 +89,10 @@ async def has_transcript(options: ClaudeAgentOptions, session: str) -> bool:
 
 
 class Execution:
-    """One attempt. `on_result` is called with each result as the CLI sent it, at once; `on_session` with its id."""
+    """One attempt of a run.
+
+    `on_result` is called with each raw result as soon as the CLI sends it, `on_session` once with the session id.
+    """
 
     def __init__(
         self,
@@ -102,14 +105,14 @@ class Execution:
         self._stop = stop
         self._on_result = on_result
         self._on_session: Callable[[str], object] | None = on_session
-        self._heard = 0.0
+        self._last_message = 0.0
         self._result: dict[str, Any] | None = None
 
     async def carry_out(
         self, run: Run, options: ClaudeAgentOptions, *, resumes: bool, pool: WarmPool | None
     ) -> Outcome:
-        """Run it to its end, and return how it ended."""
-        prompt = _GO_ON if resumes else run.prompt
+        """Execute the run, and return how it ended."""
+        prompt = _RESUME_PROMPT if resumes else run.prompt
         loop = asyncio.get_running_loop()
         try:
             if pool is not None:
@@ -119,14 +122,14 @@ class Execution:
                 await conversation.open()
         except OptionsError as error:
             return Outcome("failed", 0, error=str(error))
-        except ClaudeSDKError as error:  # it was asked nothing yet
-            return Outcome("failed", 0, error=str(error), again=True)
-        except Exception as error:  # noqa: BLE001 - code of the user's, such as their own way to start a CLI
-            return Outcome("failed", 0, error=f"{type(error).__name__}: {error}", again=True)
+        except ClaudeSDKError as error:  # no prompt was sent yet, so nothing was spent
+            return Outcome("failed", 0, error=str(error), retryable=True)
+        except Exception as error:  # noqa: BLE001 - user code, such as a custom function that starts the CLI
+            return Outcome("failed", 0, error=f"{type(error).__name__}: {error}", retryable=True)
         if self._stop.is_set:
             await conversation.aclose()
-            return Outcome(self._stop.state, 0, error=self._stop.why, again=True)
-        self._heard = loop.time()
+            return Outcome(self._stop.state, 0, error=self._stop.why, retryable=True)
+        self._last_message = loop.time()
         work = asyncio.create_task(run_on(conversation, prompt, self._on_message))
         try:
             await self._watch(work)
@@ -142,7 +145,7 @@ class Execution:
         return self._conclude(failure)
 
     def _on_message(self, message: AnyMessage) -> None:
-        self._heard = asyncio.get_running_loop().time()
+        self._last_message = asyncio.get_running_loop().time()
         if isinstance(message, ResultMessage):
             self._on_raw(message.raw or {})
         elif self._on_session is not None and isinstance(message, InitMessage) and message.session_id:
@@ -154,7 +157,7 @@ class Execution:
         self._on_result(result)
 
     async def _watch(self, work: "asyncio.Task[Any]") -> None:
-        """Wait until the run is over, too long, silent for too long, or must stop."""
+        """Wait until the run ends, exceeds a time limit, or must stop."""
         loop = asyncio.get_running_loop()
         timeout, silence = self._batch.timeout, self._batch.silence
         end = None if timeout is None else loop.time() + timeout
@@ -163,27 +166,27 @@ class Execution:
             while not work.done() and not stop.done():
                 limits = [end] if end is not None else []
                 if silence is not None:
-                    limits.append(self._heard + silence)
+                    limits.append(self._last_message + silence)
                 left = max(0.0, min(limits) - loop.time()) if limits else None
                 await asyncio.wait({work, stop}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 now = loop.time()
                 if end is not None and now >= end:
-                    self._stop.set("failed", f"it took longer than {timeout:g} seconds")
-                elif silence is not None and now >= self._heard + silence:
-                    self._stop.set("failed", f"it said nothing for {silence:g} seconds")
+                    self._stop.set("failed", f"the run took longer than {timeout:g} seconds")
+                elif silence is not None and now >= self._last_message + silence:
+                    self._stop.set("failed", f"the run sent no message for {silence:g} seconds")
                 if self._stop.is_set:
                     return
         finally:
             stop.cancel()
 
     async def _interrupt(self, conversation: Conversation, work: "asyncio.Task[Any]") -> None:
-        """End the turn so that the CLI still reports what it cost."""
+        """Interrupt the turn, so that the CLI still reports its cost."""
         try:
             async with asyncio.timeout(GRACE):
                 await conversation.session.request({"subtype": "interrupt"}, GRACE)
                 await asyncio.wait({work})
         except (TimeoutError, ClaudeSDKError) as error:
-            logger.info("a run that is stopped did not tell its cost: %s", str(error) or "no answer")
+            logger.info("a stopped run did not report its cost: %s", str(error) or "no response")
 
     def _conclude(self, error: BaseException | None) -> Outcome:
         if self._result is None:
@@ -197,7 +200,10 @@ class Execution:
 def conclude(
     batch: Batch[Any], result: dict[str, Any], stopped: State | None = None, why: str = ""
 ) -> Outcome:
-    """Say how an attempt ended by the result of the CLI. `stopped`: it was stopped, for the reason `why`."""
+    """Return the outcome of an attempt from the CLI's result.
+
+    `stopped` is the state requested if the attempt was stopped, for the reason `why`.
+    """
     cost = read_cost(result)
     kept = {
         "text": result.get("result") if isinstance(result.get("result"), str) else "",
@@ -207,13 +213,15 @@ def conclude(
         "turns": result.get("num_turns"),
     }
     if cost is None:
-        return Outcome("unknown", None, json.dumps(kept), "the result of the CLI tells no cost")
+        return Outcome("unknown", None, json.dumps(kept), "the result from the CLI has no valid cost")
     if stopped is not None and result.get("is_error"):
         return Outcome(stopped, cost, json.dumps(kept), why)
     if result.get("is_error"):
         status = result.get("api_error_status")
-        passes = isinstance(status, int) and (status == _TOO_MANY or status >= _SERVER_ERROR)
-        return Outcome("failed", cost, json.dumps(kept), result_error_text(result), again=passes or cost == 0)
+        temporary = isinstance(status, int) and (status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR)
+        return Outcome(
+            "failed", cost, json.dumps(kept), result_error_text(result), retryable=temporary or cost == 0
+        )
     try:
         batch.decode_output(kept["output"], str(kept["text"]))
     except OutputValidationError as error:
@@ -222,7 +230,7 @@ def conclude(
 
 
 def read_cost(result: dict[str, Any]) -> int | None:
-    """Return the cost in a result in micro-dollars, rounded up; None if it tells none that makes sense."""
+    """Return the cost in a result in micro-dollars, rounded up; None if it is missing or invalid."""
     value = result.get("total_cost_usd")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -1,7 +1,7 @@
 """Observes a batch: metrics for Prometheus and OpenTelemetry, and a span for each run and each batch.
 
-The span of a run holds that of its conversation, if those are made. Prompts, items and outputs are in none of it. A
-batch's key is an attribute of the span and never a label of a metric, since there are any number of keys.
+The span of a run is the parent of its conversation's span, if tracing is on. No metric or span contains prompts,
+items or outputs. The key of a run is an attribute of its span but never a metric label, since keys are unbounded.
 """
 
 import time
@@ -22,8 +22,8 @@ _NO_TRACER: Final = trace.NoOpTracer()
 
 
 @dataclass
-class RunSeen:
-    """A run as it is observed; `outcome` is filled in at its end."""
+class ObservedRun:
+    """A run under observation. The caller sets `outcome` when the run has ended."""
 
     outcome: Outcome | None = None
 
@@ -36,20 +36,27 @@ class Observer:
         self._batch = batch
         add: dict[str, Any] = {"registry": self.registry}
         self._runs = Counter(
-            "toolwire_batch_runs_total", "Attempts of runs that ended here.", ["batch", "outcome"], **add
+            "toolwire_batch_runs_total",
+            "Attempts of runs that ended in this process.",
+            ["batch", "outcome"],
+            **add,
         )
-        self._cost = Counter("toolwire_batch_cost_dollars_total", "Money spent here.", ["batch"], **add)
+        self._cost = Counter(
+            "toolwire_batch_cost_dollars_total", "Money spent by this process.", ["batch"], **add
+        )
         self._seconds = Histogram(
             "toolwire_batch_run_seconds", "How long attempts took.", ["batch"], buckets=_BUCKETS, **add
         )
-        self._running = Gauge("toolwire_batch_running", "Runs that run here.", ["batch"], **add)
+        self._running = Gauge("toolwire_batch_running", "Runs in progress in this process.", ["batch"], **add)
         self._by_state = Gauge(
             "toolwire_batch_state_runs", "Runs of the whole batch by state.", ["batch", "state"], **add
         )
         self._spent = Gauge(
             "toolwire_batch_spent_dollars", "Money spent by the whole batch.", ["batch"], **add
         )
-        self._reserved = Gauge("toolwire_batch_reserved_dollars", "Money reserved.", ["batch"], **add)
+        self._reserved = Gauge(
+            "toolwire_batch_reserved_dollars", "Money reserved by the batch.", ["batch"], **add
+        )
         meter = otel_metrics.get_meter("toolwire.batch")
         self._otel_runs = meter.create_counter("toolwire.batch.runs", "{run}", "Attempts of runs that ended")
         self._otel_cost = meter.create_counter("toolwire.batch.cost", "USD", "Money spent")
@@ -60,7 +67,7 @@ class Observer:
         self._span: trace.Span = trace.INVALID_SPAN
 
     def start(self) -> None:
-        """Start the span of an open batch. Those of its runs are in it."""
+        """Start the span of the open batch, the parent of the spans of its runs."""
         self._tracer = trace.get_tracer("toolwire.batch") if is_tracing_wanted() else _NO_TRACER
         self._span = self._tracer.start_span("batch", attributes={"toolwire.batch": self._batch})
 
@@ -69,9 +76,9 @@ class Observer:
         self._span.end()
 
     @contextmanager
-    def run(self, claim: Claim) -> Iterator[RunSeen]:
+    def run(self, claim: Claim) -> Iterator[ObservedRun]:
         """Count, measure and trace one attempt."""
-        seen = RunSeen()
+        seen = ObservedRun()
         since = time.perf_counter()
         self._running.labels(self._batch).inc()
         with self._tracer.start_as_current_span(
@@ -109,7 +116,7 @@ class Observer:
             self._otel_cost.add(cost, {"batch": self._batch})
 
     def progress(self, progress: Progress) -> None:
-        """Show how far the whole batch is."""
+        """Set the gauges that show the progress of the whole batch."""
         for state in STATES:
             self._by_state.labels(self._batch, state).set(getattr(progress, state))
         self._spent.labels(self._batch).set(float(progress.spent))

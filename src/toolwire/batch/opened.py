@@ -1,7 +1,7 @@
-"""An open batch: runs are added, results are read, and a person's decisions are carried out.
+"""An open batch: adds runs, reads results, and carries out the user's decisions (cancel, retry, reconcile).
 
-Puts the parts together and takes them apart again: records, ledger, outbox, queue, lease, worker. Reads results
-page by page, so that memory stays flat however many there are.
+Creates the parts and closes them: records, ledger, outbox, queue, lease, worker. Reads results page by page, so
+that memory use does not grow with their number.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from toolwire.batch.definition import Batch, Money
 from toolwire.batch.lease import Lease, new_worker_id
 from toolwire.batch.observe import Observer
 from toolwire.batch.outbox import Outbox
-from toolwire.batch.place import Place, count_places, find_machine, find_place
+from toolwire.batch.place import Place, count_slots, find_machine, find_place
 from toolwire.batch.queue import Delivery, Queue
 from toolwire.batch.records import Records, make_engine
 from toolwire.batch.states import (
@@ -50,13 +50,13 @@ in_thread = anyio.to_thread.run_sync
 Items = Mapping[str, Any] | Iterable[tuple[str, Any]] | AsyncIterable[tuple[str, Any]]
 _CHUNK: Final = 500
 _PAGE: Final = 200
-_LOOK: Final = 0.5  # seconds between two looks how far it is, while results come
-_CANCEL: Final = 30.0
-_LONG: Final = 10 * 365 * 86400.0  # seconds: as long as it takes
+_REFRESH_EVERY: Final = 0.5  # seconds between updates of the progress while results arrive
+_CANCEL: Final = 30.0  # seconds that cancelled runs have to end
+_FOREVER: Final = 10 * 365 * 86400.0  # seconds
 
 
 class OpenBatch(Generic[T]):
-    """A batch that is open. `Batch.open()` makes it."""
+    """An open batch, returned by `Batch.open()`."""
 
     def __init__(
         self,
@@ -89,12 +89,12 @@ class OpenBatch(Generic[T]):
         self._closed = False
         self._existing = False
 
-    # --- life ---
+    # --- open and close ---
 
     async def start(self, *, existing: bool = False) -> None:
-        """Open the databases, settle what an earlier start left, and begin to work.
+        """Open the databases, settle what lost workers left behind, and start to work.
 
-        `existing`: only look; the batch must be there.
+        With `existing`, only open the databases of a batch that exists.
         """
         self._existing = existing
         if self.place.folder is not None:
@@ -105,7 +105,7 @@ class OpenBatch(Generic[T]):
             await self._start()
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._take_apart()
+                await self._close_parts()
             raise
 
     async def _start(self) -> None:
@@ -118,10 +118,10 @@ class OpenBatch(Generic[T]):
             _warn_of_changes(batch, before)
         ledger = await in_thread(self._open_ledger)
         self._books = Books(ledger, batch.name, records.uid, batch.per_run or 0, batch.budget)
-        places = batch.concurrency or count_places()
+        slots = batch.concurrency or count_slots()
         worker = new_worker_id() if self._work else None
-        pulse = Records(make_engine(self.place.records))
-        self._stack.callback(pulse.close)
+        heartbeat_records = Records(make_engine(self.place.records))
+        self._stack.callback(heartbeat_records.close)
         self._queue = DbosQueue(
             self.place.queue, records.uid, worker or "", poll=self._poll, fixed=batch.concurrency is not None,
             dbos=self._dbos,
@@ -133,19 +133,21 @@ class OpenBatch(Generic[T]):
             books=self._books,
             outbox=Outbox(self.place.outbox),
             queue=self._queue,
-            lease=Lease(records, worker, beat=self._beat, stale=self._stale, pulse=pulse),
+            lease=Lease(
+                records, worker, beat=self._beat, stale=self._stale, heartbeat_records=heartbeat_records
+            ),
             machine=find_machine(),
-            places=places,
+            slots=slots,
             observer=self._observer,
-            changed=self._changed.set,
+            on_change=self._changed.set,
         )
         self._observer.start()
         self._stack.callback(self._observer.end)
-        # First the lease: a delivery that comes at once must find a worker that is alive.
+        # The lease comes first: a delivery may arrive at once, and needs a worker with a valid lease.
         if worker is not None:
             await self._worker.join()
-        await self._queue.open(self._worker.deliver if self._work else None, places)
-        if not self._existing:  # settling what was left needs the user's file
+        await self._queue.open(self._worker.deliver if self._work else None, slots)
+        if not self._existing:  # settling runs needs the settings of the user's file
             await self._worker.flush_outbox()
             await self._worker.start()
         await self.refresh()
@@ -159,9 +161,9 @@ class OpenBatch(Generic[T]):
         return ledger
 
     async def close(self, drain: float | None = None) -> None:
-        """Take no more runs, wait for those of this process (`drain` seconds; None: as long as they take), and end.
+        """Start no more runs, wait at most `drain` seconds for those of this process, and close.
 
-        With `drain=0` they are stopped: each tells what it cost, if it can.
+        With `drain=None` wait until they end. With `drain=0` stop them; each reports its cost if it can.
         """
         if self._closed:
             return
@@ -171,18 +173,18 @@ class OpenBatch(Generic[T]):
             if drain == 0 or self._worker.error is not None:
                 self.stop_runs()
                 drain = 15.0
-            await self._queue.stop(_LONG if drain is None else drain)
+            await self._queue.stop(_FOREVER if drain is None else drain)
             if drain is not None:
                 self.stop_runs()
             await self._worker.close()
         finally:
-            await self._take_apart()
+            await self._close_parts()
 
     def stop_runs(self) -> None:
-        """Stop the runs of this process: each tells what it cost, if it can."""
+        """Stop the runs of this process. Each reports its cost if it can."""
         self._worker.stop_runs("unknown", "the process that ran it was stopped")
 
-    async def _take_apart(self) -> None:
+    async def _close_parts(self) -> None:
         for name in ("_queue", "_books"):
             part = getattr(self, name, None)
             if part is not None:
@@ -192,15 +194,14 @@ class OpenBatch(Generic[T]):
     # --- runs ---
 
     async def add(self, items: Items) -> int:
-        """Add runs: a mapping of keys to items, or pairs of them, also as an async iterable. Returns how many are
-        new.
+        """Add runs from a mapping of keys to items, or from an iterable or async iterable of pairs.
 
-        A key that is known is skipped, whatever became of its run. Items travel as JSON: any value that JSON has,
-        dataclasses and Pydantic models.
+        Return how many are new. A key that exists is skipped, whatever the state of its run. Items are stored as
+        JSON: any JSON value, dataclasses and Pydantic models.
         """
         if isinstance(items, str | bytes) or not isinstance(items, Mapping | Iterable | AsyncIterable):
             raise BatchError(
-                f"add() needs a mapping of keys to items, or pairs of them, got {type(items).__name__}"
+                f"add() needs a mapping of keys to items, or pairs of a key and an item, got {type(items).__name__}"
             )
         new = 0
         chunk: dict[str, str] = {}
@@ -217,15 +218,15 @@ class OpenBatch(Generic[T]):
     async def _add(self, chunk: dict[str, str]) -> int:
         new = await in_thread(self._records.add, list(chunk.items()))
         if new:
-            # If this process ends here, the next one that opens the batch finds them.
+            # If this process dies here, the next one that opens the batch delivers them.
             await self._queue.put([Delivery(key, 1) for key in new])
-            await in_thread(self._records.revive)
+            await in_thread(self._records.clear_cancelled)
         return len(new)
 
     async def results(self) -> AsyncIterator[Done[T]]:
-        """Yield the runs that have ended, those of earlier starts first, until none waits or runs any more.
+        """Yield the runs that have ended, those of earlier starts first, until no run is waiting or running.
 
-        A run that was unknown and whose answer came late after all is yielded again.
+        A run that was unknown is yielded again if its result arrives late.
         """
         last, looked = 0, 0.0
         loop = asyncio.get_running_loop()
@@ -233,7 +234,7 @@ class OpenBatch(Generic[T]):
             self._changed.clear()
             open_before = await in_thread(self._records.has_open)
             rows = await in_thread(self._records.ended_after, last, _PAGE)
-            if loop.time() > looked + _LOOK:
+            if loop.time() > looked + _REFRESH_EVERY:
                 looked = loop.time()
                 await self.refresh()
             for row in rows:
@@ -249,7 +250,7 @@ class OpenBatch(Generic[T]):
             await self._wait_for_change()
 
     async def ended(self) -> AsyncIterator[Done[T]]:
-        """Yield the runs that have ended by now, in the order in which they did."""
+        """Yield the runs that have ended so far, in the order in which they ended."""
         last = 0
         while rows := await in_thread(self._records.ended_after, last, _PAGE):
             for row in rows:
@@ -257,7 +258,7 @@ class OpenBatch(Generic[T]):
                 yield self._decode(row)
 
     async def first(self, state: State, most: int) -> list[Done[T]]:
-        """Return some of the runs in a state, in the order in which they were added."""
+        """Return the first `most` runs in a state, in the order in which they were added."""
         rows = await in_thread(self._records.in_state, state, 0, most)
         return [self._decode(row) for _, row in rows]
 
@@ -272,7 +273,7 @@ class OpenBatch(Generic[T]):
         if row.state == "done":
             try:
                 output = self.batch.decode_output(kept.get("output"), kept.get("text") or "")
-            except OutputValidationError as misfit:  # the type was changed since
+            except OutputValidationError as misfit:  # output_type has changed since
                 error = str(misfit)
         return Done(
             row.key,
@@ -287,9 +288,9 @@ class OpenBatch(Generic[T]):
         )
 
     async def work(self, *, stop: asyncio.Event | None = None, until_done: bool = False) -> None:
-        """Carry out runs until `stop` is set, or with `until_done` until none waits or runs any more.
+        """Execute runs until `stop` is set, or with `until_done` until no run is waiting or running.
 
-        Raises if this worker cannot go on, such as one that others have given up as lost.
+        Raises if this worker has failed, for example because it was declared lost.
         """
         while stop is None or not stop.is_set():
             self._changed.clear()
@@ -306,15 +307,15 @@ class OpenBatch(Generic[T]):
                 for each in waits:
                     each.cancel()
 
-    # --- how far it is ---
+    # --- progress ---
 
     @property
     def progress(self) -> Progress:
-        """How far the batch is, as of the last look; `refresh()` looks now."""
+        """The progress of the batch as of the last `refresh()`."""
         return self._progress
 
     async def refresh(self) -> Progress:
-        """Look how far the batch is."""
+        """Read and return the current progress of the batch."""
         counts = await in_thread(self._records.counts)
         spent, reserved, unknown = await self._books.sums()
         budget = self.batch.budget
@@ -330,20 +331,20 @@ class OpenBatch(Generic[T]):
 
     @property
     def metrics(self) -> Any:
-        """The Prometheus registry with the metrics of this process, to be served or written by the program."""
+        """The Prometheus registry with the metrics of this process, for the program to serve or write."""
         return self._observer.registry
 
     @property
     def lost(self) -> BaseException | None:
-        """Why this worker cannot go on; None as long as it can."""
+        """Why this worker has failed; None while it works."""
         return self._worker.error
 
-    # --- a person decides ---
+    # --- decisions of the user ---
 
     async def cancel(self) -> Progress:
-        """Cancel the batch: nothing begins any more, and what runs is stopped. Returns when all of it has ended.
+        """Cancel the batch: no run starts any more, and running ones are stopped. Returns when all have ended.
 
-        `retry(["cancelled"])` or `add()` lets it go on. `BatchError` if a run does not end in time.
+        `retry(["cancelled"])` or `add()` continues the batch. Raises `BatchError` if a run does not end in time.
         """
         waiting = await in_thread(self._records.cancel)
         self._worker.stop_runs("cancelled", "the batch was cancelled")
@@ -354,27 +355,28 @@ class OpenBatch(Generic[T]):
             if loop.time() > until:
                 raise BatchError(
                     f"{progress.running} runs have not ended {_CANCEL:g} seconds after the batch was cancelled:"
-                    " their workers may be lost; nothing new begins"
+                    " their workers may be lost. No new run starts"
                 )
             await asyncio.sleep(0.05)
         return progress
 
     async def retry(self, states: Sequence[State] = RETRIED, *, keys: Sequence[str] | None = None) -> int:
-        """Queue ended runs again: failed, refused and cancelled ones, or those in `states`; of these only `keys`.
+        """Queue ended runs again: those in `states`, and with `keys` only these. Return how many.
 
-        Returns how many. A run that is done or unknown only if its state is named: it may be paid twice then.
+        By default the failed, refused and cancelled ones. Done and unknown runs are retried only if `states` names
+        them, since they may then be paid twice.
         """
         for state in states:
             if state not in ENDED:
-                raise BatchError(f"runs that are {state!r} cannot be retried: only ended ones can")
+                raise BatchError(f"runs in state {state!r} cannot be retried; choose from {', '.join(ENDED)}")
         queued = await in_thread(self._records.retry, states, keys)
-        await in_thread(self._records.revive)
+        await in_thread(self._records.clear_cancelled)
         await self._queue.put([Delivery(*each) for each in queued])
         await self.refresh()
         return len(queued)
 
     async def unknown(self) -> list[dict[str, Any]]:
-        """List the attempts whose cost nobody knows: key, attempt, booking, reserved dollars, why, session id."""
+        """List the attempts of unknown cost: key, attempt, booking, reserved dollars, why, state, session id."""
         found = []
         for booking in await self._books.unknown():
             key, attempt = attempt_of(booking)
@@ -393,9 +395,9 @@ class OpenBatch(Generic[T]):
         return found
 
     async def reconcile(self, key: str, cost: Money | None = None, *, retry: bool = False) -> Decimal:
-        """Say what the unknown attempts of a run cost together, in dollars; None is all that was reserved.
+        """Set the total cost of the unknown attempts of a run, in dollars; None means all that was reserved.
 
-        The run then counts as failed, or with `retry` it is queued again. Returns the cost that was booked.
+        The run then counts as failed, or with `retry` is queued again. Return the cost that was booked.
         """
         amount = None if cost is None else micros(cost)
         bookings = [each for each in await self._books.unknown() if attempt_of(each)[0] == key]
@@ -403,12 +405,14 @@ class OpenBatch(Generic[T]):
         if row is None:
             raise BatchError(f"batch {self.batch.name!r} has no run {key!r}")
         if not bookings and row.state != "unknown":
-            raise BatchError(f"run {key!r} is {row.state}, and nothing about it is unknown")
+            raise BatchError(f"run {key!r} is {row.state}, and the cost of all its attempts is known")
         booked: dict[int, int] = {}
-        for place, booking in enumerate(bookings):
-            share = amount if place == 0 or amount is None else 0
+        for position, booking in enumerate(bookings):
+            share = amount if position == 0 or amount is None else 0
             booked[attempt_of(booking)[1]] = await self._books.resolve(booking.id, share)
-        await in_thread(self._records.resolve, key, booked, "a person decided that it failed")
+        await in_thread(
+            self._records.resolve, key, booked, "reconciled by a person: the run counts as failed"
+        )
         if retry:
             await self.retry(["failed"], keys=[key])
         await self.refresh()
@@ -417,17 +421,16 @@ class OpenBatch(Generic[T]):
 
 @asynccontextmanager
 async def open_existing(name: str, at: str | Path | None = None) -> AsyncIterator[OpenBatch[Any]]:
-    """Open a batch by its name alone, to look at it and to decide about it: nothing is run or added."""
+    """Open an existing batch by its name alone, to inspect, cancel, retry or reconcile it. Nothing is executed."""
     place = find_place(at, name)
-    there = place.folder is None or (place.folder / "runs.db").exists()
     settings = None
-    if there:
+    if place.folder is None or (place.folder / "runs.db").exists():
         with closing(Records(make_engine(place.records))) as records:
             await in_thread(records.prepare)
             settings = await in_thread(records.find, name)
     if settings is None:
         known = await in_thread(list_names, at)
-        hint = f"; there are: {', '.join(known[:10])}" if known else ""
+        hint = f"; existing batches: {', '.join(known[:10])}" if known else ""
         raise BatchError(f"there is no batch {name!r} at {place.shown}{hint}")
     batch: Batch[Any] = Batch(
         name,
@@ -446,7 +449,7 @@ async def open_existing(name: str, at: str | Path | None = None) -> AsyncIterato
 
 
 def list_names(at: str | Path | None = None) -> list[str]:
-    """List the names of the batches at a place."""
+    """List the names of the batches stored at `at`, or by default in the user's state folder."""
     folders = [find_place(at, "-")] if at is not None else []
     if at is None:
         base = find_place(None, "-").outbox.parents[1]
@@ -477,7 +480,7 @@ def _pair(pair: Any) -> tuple[str, Any]:
 
 
 def _warn_of_changes(batch: Batch[Any], before: dict[str, Any]) -> None:
-    """Log what differs from the last start: it counts from now on."""
+    """Log the settings that differ from the last start. The new ones apply from now on."""
     changed = [name for name, value in batch.settings.items() if before.get(name) != value]
     if changed:
-        logger.info("batch %s has other settings than before: %s", batch.name, ", ".join(changed))
+        logger.info("batch %s has changed settings: %s", batch.name, ", ".join(changed))

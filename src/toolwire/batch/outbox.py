@@ -1,8 +1,8 @@
-"""The outbox: what a run answered is a file on this machine before anything else happens with it.
+"""The outbox: the result of a run is written to a file on this machine before anything else is done with it.
 
-An answer that was paid for survives the end of its process, of the database and of the network: whoever comes next
-on this machine finds the file and books it. The file is complete as soon as it has its name; it is on the disk
-before anything is booked. Must not know what is in it.
+So a result that was paid for survives the loss of its process, of the database and of the network: the next process
+on this machine finds the file and books it. A file is complete once it has its final name, and it is synced to disk
+before anything is booked. This module knows nothing about the content of the files.
 """
 
 import hashlib
@@ -20,25 +20,25 @@ _SUFFIX: Final = ".json"
 
 
 class Outbox:
-    """A folder of answers that are not booked yet, shared by the processes of a machine that work for a batch."""
+    """A folder of results that are not booked yet, shared by all processes of this machine that work on a batch."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def write(self, key: str, attempt: int, content: dict[str, Any]) -> Path:
-        """Write an answer, in place of an earlier one of the same attempt. It survives this process from now on."""
+        """Write a result, replacing an earlier one of the same attempt. From now on it survives this process."""
         path = self._path(key, attempt)
         part = path.with_suffix(f".{os.getpid()}.part")
         data = json.dumps(content, separators=(",", ":")).encode()
-        # First the name, then the disk: that wait is long, and a killed process leaves what the kernel has.
+        # Rename first and sync later: syncing is slow, and the kernel keeps the file if this process is killed.
         with open(part, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(data)
         part.replace(path)
         return path
 
     def sync(self, path: Path) -> bool:
-        """Wait until an answer is on the disk: from now on it survives a power cut too. False: others booked it."""
+        """Sync a result to disk, so that it survives a power cut too. False if another process has booked it."""
         for each, flags in ((path, os.O_RDONLY), (path.parent, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))):
             try:
                 descriptor = os.open(each, flags)
@@ -53,18 +53,18 @@ class Outbox:
         return True
 
     def remove(self, path: Path) -> None:
-        """Remove an answer that is booked."""
+        """Remove a result that is booked."""
         path.unlink(missing_ok=True)
 
     def pending(self) -> Iterator[tuple[Path, dict[str, Any]]]:
-        """Yield the answers that are not booked. One that cannot be read is logged and left for a person."""
+        """Yield the results that are not booked. A file that cannot be read is logged and left in place."""
         for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
             try:
                 content = json.loads(path.read_bytes())
             except FileNotFoundError:  # booked meanwhile
                 continue
             except (OSError, ValueError) as error:
-                logger.error("the answer in %s cannot be read, and is left as it is: %s", path, error)  # noqa: TRY400
+                logger.error("the result in %s cannot be read and is left in place: %s", path, error)  # noqa: TRY400
                 continue
             if isinstance(content, dict):
                 yield path, content

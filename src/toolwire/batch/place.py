@@ -1,8 +1,8 @@
-"""Where a batch keeps its data: from `at` to the addresses of its databases, and the folder of its outbox.
+"""Where a batch keeps its data: turns `at` into the addresses of its databases and the folder of its outbox.
 
-Nothing given is a folder of its own in the user's folder for state, with SQLite files: no server, one machine. A
-path is such a folder elsewhere. A URL of Postgres is for any number of machines. The outbox is always on the disk
-of this machine.
+By default a batch has its own folder of SQLite files in the user's state folder: no server, one machine. A path is
+such a folder elsewhere. A Postgres URL serves any number of machines. The outbox is always on a disk of this
+machine.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ VARIABLE: Final = "TOOLWIRE_BATCHES"
 _MEMORY: Final = Path("/proc/meminfo")
 _GROUP: Final = Path("/sys/fs/cgroup")
 _PER_CLI: Final = 300 * 1024 * 1024
-_UNKNOWN: Final = 4  # places, where the free memory cannot be told
+_UNKNOWN: Final = 4  # slots, if the free memory cannot be determined
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _NETWORK: Final = frozenset(
     {
@@ -62,14 +62,14 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """The place in words, without secrets."""
+        """The location for messages, without secrets."""
         return str(self.folder) if self.folder is not None else redact(hide_password(self.records))
 
 
 def find_place(
     at: str | os.PathLike[str] | None, name: str, environ: Mapping[str, str] = os.environ
 ) -> Place:
-    """Return where the batch of that name is. SQLite on a network disk is refused where that can be seen."""
+    """Return where the batch `name` keeps its data. SQLite on a network disk is refused if it can be detected."""
     base = _base(environ)
     if isinstance(at, str) and _POSTGRES.match(at):
         url = _POSTGRES.sub("postgresql://", at, count=1)
@@ -78,7 +78,7 @@ def find_place(
     if isinstance(at, str) and "://" in at:
         kind = at.partition("://")[0]
         raise BatchError(
-            f"a batch cannot be kept at a {kind}:// address: give a folder, or postgresql://user@host/database"
+            f"a batch cannot be stored at a {kind}:// address: give a folder, or postgresql://user@host/database"
         )
     folder = (base / folder_name(name) if at is None else Path(at).expanduser()).absolute()
     if folder.exists() and not folder.is_dir():
@@ -87,7 +87,7 @@ def find_place(
         )
     if (disk := find_network_disk(folder)) is not None:
         raise BatchError(
-            f"{folder} is on a network disk ({disk}), where SQLite loses data: use a folder of a local disk, or"
+            f"{folder} is on a network disk ({disk}), where SQLite loses data: use a folder on a local disk, or"
             " postgresql://user@host/database for several machines"
         )
     return Place(
@@ -100,7 +100,10 @@ def find_place(
 
 
 def find_machine(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the id of this machine, or rather of the disk with the user's folder for state: made once and kept."""
+    """Return the id of this machine: created once, and kept in the user's state folder.
+
+    Strictly, it identifies the disk with that folder, which also has the outboxes.
+    """
     path = _base(environ) / "machine"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -108,38 +111,38 @@ def find_machine(environ: Mapping[str, str] = os.environ) -> str:
             file.write(uuid.uuid4().hex)
         return path.read_text().strip() or "unknown"
     except OSError as error:
-        raise BatchError(f"{path} cannot be written, which a worker needs: {error.strerror}") from error
+        raise BatchError(f"the id of this machine cannot be written to {path}: {error.strerror}") from error
 
 
 def _base(environ: Mapping[str, str]) -> Path:
     return Path(environ.get(VARIABLE) or state_folder() / "batches").expanduser()
 
 
-def count_places(meminfo: Path = _MEMORY, groups: Path = _GROUP) -> int:
-    """Return how many CLIs fit the memory that is free, about 300 MB each; at least one."""
+def count_slots(meminfo: Path = _MEMORY, groups: Path = _GROUP) -> int:
+    """Return how many CLIs fit into the free memory, at about 300 MB each; at least one."""
     free = None
     with suppress(OSError, ValueError, StopIteration):
         line = next(line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable:"))
         free = int(line.split()[1]) * 1024
-    with suppress(OSError, ValueError):  # of a container: "max" is no number
+    with suppress(OSError, ValueError):  # the limit of a container; it may be "max", which is not a number
         limit = int((groups / "memory.max").read_text()) - int((groups / "memory.current").read_text())
         free = limit if free is None else min(free, limit)
     return _UNKNOWN if free is None else max(1, free // _PER_CLI)
 
 
 def folder_name(name: str) -> str:
-    """Return a name of a folder for a batch: its own as far as possible, and another one for every other batch."""
+    """Return a folder name for a batch: its own name if that is safe, and unique to the batch in any case."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:60]
     return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def hide_password(url: str) -> str:
-    """Return a URL without the password in it."""
+    """Return a URL with its password masked."""
     return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", url)
 
 
 def find_network_disk(folder: Path, mounts: Path = _MOUNTS) -> str | None:
-    """Return the kind of network file system that a folder is on; None if it is local or cannot be told."""
+    """Return the type of network file system that a folder is on; None if it is local or unknown."""
     try:
         lines = mounts.read_text(errors="replace").splitlines()
     except OSError:  # not on Linux

@@ -1,8 +1,8 @@
-"""The interface to the engine that carries a batch's runs to its workers.
+"""The interface to the engine that delivers a batch's runs to its workers.
 
-Small on purpose, so that another engine can take DBOS's place. What must never happen (a run paid twice, or lost)
-does not rest on the engine: `records` has the truth. The engine may deliver twice, late, or to a worker that is
-gone; it must deliver what was put in and not cancelled at least once, as long as a worker lives.
+Small on purpose, so that another engine can replace DBOS. The guarantees that matter (no run is lost or paid twice)
+do not depend on the engine: `records` is the source of truth. The engine may deliver twice, late, or to a dead
+worker. It must deliver everything that was queued and not cancelled at least once, as long as a worker is alive.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,41 +10,41 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Deliver = Callable[[str], Awaitable[None]]
-"""Called with the key of a run. The delivery is over when it returns."""
+"""Called with the key of a run. The delivery is complete when it returns."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """One delivery of a run: the same key has a new number for each."""
+    """One delivery of a run. Each new delivery of the same key has a new number."""
 
     key: str
     number: int
 
 
 class Queue(Protocol):
-    """Carries the deliveries of one batch. All methods are for one event loop (asyncio)."""
+    """Carries the deliveries of one batch. All methods must be called from one asyncio event loop."""
 
     executor: str
-    """The name under which this process takes deliveries; "" if it takes none."""
+    """The name under which this process receives deliveries; "" if it receives none."""
 
-    async def open(self, deliver: Deliver | None, places: int) -> None:
-        """Connect, and with `deliver` begin to take deliveries, at most `places` at a time."""
+    async def open(self, deliver: Deliver | None, slots: int) -> None:
+        """Connect. With `deliver`, start to receive deliveries, at most `slots` at a time."""
         ...
 
     async def put(self, deliveries: Sequence[Delivery]) -> None:
-        """Queue deliveries. One that was put before is skipped."""
+        """Queue deliveries. Those that were queued before are skipped."""
         ...
 
     async def locate(self, deliveries: Sequence[Delivery]) -> Mapping[Delivery, str]:
-        """Tell where deliveries are: "" waits in the queue, else the executor that took it. Others are over."""
+        """Return where deliveries are: "" in the queue, else the executor that has it. Omits complete ones."""
         ...
 
     async def cancel(self, deliveries: Sequence[Delivery]) -> None:
-        """Take deliveries out of the queue. Those that are being carried out are left alone."""
+        """Remove deliveries from the queue. Those that were already received are left alone."""
         ...
 
     async def stop(self, seconds: float) -> None:
-        """Take no more deliveries, and wait until those that were taken are over, at most so long."""
+        """Receive no more deliveries, and wait at most `seconds` until those received are complete."""
         ...
 
     async def close(self) -> None:

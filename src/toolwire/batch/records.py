@@ -1,10 +1,10 @@
-"""The records of a batch: its runs, its workers, and who may do what next. In SQLite or Postgres, the same SQL.
+"""The records of a batch: its runs, their states, and its workers. SQLite or Postgres, with the same SQL.
 
-Owns the tables and every change of a run's state. Each change is one transaction with a condition in it, so that of
-two processes that want the same run one gets it, and a change that was made already is not made twice: after a lost
-connection every method can be called again. Money is not booked here (`booking`), only remembered.
+Owns the tables and every change of a run's state. Each change is one conditional transaction: if two processes want
+the same run, exactly one gets it, and a change that was already made is not made twice. So after a lost connection
+every method can be called again. Money is booked by `booking`; here it is only recorded.
 
-Every method blocks: `worker` and `opened` call them in threads.
+Every method blocks, so `worker` and `opened` call them in threads.
 """
 
 import functools
@@ -29,16 +29,16 @@ logger = logger_for("batch")
 T = TypeVar("T")
 
 VERSION: Final = 1
-_PATIENCE: Final = 300.0  # seconds that a database may be unreachable once it was in use
-_OPENING: Final = 10.0  # seconds that it may be unreachable at the start: its address may be wrong
-_REPEAT: Final = 30.0  # seconds between two warnings that it still is
+_PATIENCE: Final = 300.0  # seconds to keep retrying while the database is unreachable
+_OPENING: Final = 10.0  # the same when a batch is opened: its address may be wrong
+_REPEAT: Final = 30.0  # seconds between two warnings about it
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
-_LOCK: Final = 0x74776274  # of Postgres, while the tables are made
+_LOCK: Final = 0x74776274  # id of the Postgres advisory lock held while the tables are created
 _CHUNK: Final = 500
-_SQLITE_PASSES: Final = ("locked", "busy", "disk is full")
-_POSTGRES_PASSES: Final = ("08", "57", "40", "53")
-"""Classes of errors: connection, operator intervention (it shuts down), deadlocks, resources (its disk is full)."""
-_READ_ONLY: Final = "25006"  # a server that another one takes over from
+_SQLITE_TRANSIENT: Final = ("locked", "busy", "disk is full")
+_POSTGRES_TRANSIENT: Final = ("08", "57", "40", "53")
+"""Error classes: connection, operator intervention (shutdown), serialization and deadlock, resources (full disk)."""
+_READ_ONLY: Final = "25006"  # the server is read-only, as during a failover
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS toolwire_batch_version (version INTEGER NOT NULL);
@@ -70,14 +70,14 @@ CREATE TABLE IF NOT EXISTS toolwire_workers (
     beat BIGINT NOT NULL DEFAULT 0, gone INTEGER NOT NULL DEFAULT 0, started DOUBLE PRECISION NOT NULL
 )
 """
-_COLUMNS: Final = ", ".join(RunRow.__dataclass_fields__)  # the fields of a RunRow are columns, by name
-_GOES_ON: Final = "NOT EXISTS (SELECT 1 FROM toolwire_batches WHERE name = :name AND cancelled = 1)"
-"""True for a batch that is not cancelled. Needs no lock: a claim that was made beside `cancel` is found by `start`
-or, if it had been made before, by whoever cancels, as a run that runs."""
+_COLUMNS: Final = ", ".join(RunRow.__dataclass_fields__)  # the fields of RunRow are named like the columns
+_NOT_CANCELLED: Final = "NOT EXISTS (SELECT 1 FROM toolwire_batches WHERE name = :name AND cancelled = 1)"
+"""SQL condition: the batch is not cancelled. It needs no lock: a claim made concurrently with `cancel` is refused
+by `start`, and one that has already started is found by the caller of `cancel` as a running run."""
 
 
 class Records:
-    """The records of one batch. `engine` is SQLAlchemy's; `clock` gives seconds since 1970, for people to read."""
+    """The records of one batch, in the database of `engine`. `clock` is Unix time, for information only."""
 
     def __init__(
         self, engine: sa.Engine, *, patience: float = _PATIENCE, clock: Callable[[], float] = time.time
@@ -86,31 +86,33 @@ class Records:
         self._patience = patience
         self._clock = clock
         self._closing = threading.Event()
-        # SQLite lets one write at a time, and who waits for it sleeps in growing steps: better to queue up here.
-        self._turn: AbstractContextManager[object] = (
-            threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
+        self._is_postgres = engine.dialect.name == "postgresql"
+        # SQLite allows one writer at a time, and waiters sleep in growing steps. Queuing in this process is faster.
+        self._write_lock: AbstractContextManager[object] = (
+            nullcontext() if self._is_postgres else threading.Lock()
         )
         self.uid = ""
         self.name = ""
-        self._is_postgres = engine.dialect.name == "postgresql"
-        # One statement is a transaction of its own there: no process that is stopped in it can hold its locks.
-        self._single = engine.execution_options(isolation_level="AUTOCOMMIT") if self._is_postgres else engine
-        # With a lock against `bury`: who looks at the runs of a worker whose lease is taken sees all that began.
+        # In Postgres a single statement is its own transaction: a process suspended in between holds no locks.
+        self._autocommit = (
+            engine.execution_options(isolation_level="AUTOCOMMIT") if self._is_postgres else engine
+        )
+        # Locked against `revoke_lease`, so that after a lease is revoked all runs its worker started are visible.
         lock = " FOR KEY SHARE" if self._is_postgres else ""
         self._alive = f"alive AS (SELECT 1 FROM toolwire_workers WHERE id = :worker AND gone = 0{lock})"  # noqa: S608
 
     def close(self) -> None:
-        """Close the connections. Waits for a database that is away end at once."""
+        """Close the connections. Retries of an unreachable database end at once."""
         self._closing.set()
         self._engine.dispose()
 
     # --- the batch itself ---
 
     def prepare(self) -> None:
-        """Create the tables if there are none. Refuses those of a newer version."""
+        """Create the tables if they do not exist. Refuse those of another version."""
 
         def work(db: sa.Connection) -> None:
-            if db.dialect.name == "postgresql":
+            if self._is_postgres:
                 db.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
             for statement in _SCHEMA.split(";"):
                 db.execute(sa.text(statement))
@@ -119,14 +121,14 @@ class Records:
                 db.execute(sa.text("INSERT INTO toolwire_batch_version VALUES (:v)"), {"v": VERSION})
             elif found != VERSION:
                 raise BatchError(
-                    f"the batches in this database have version {found} of their tables, and this toolwire knows"
-                    f" {VERSION}: use the toolwire that wrote them, or another database"
+                    f"the batch tables in this database have version {found}, but this toolwire needs version"
+                    f" {VERSION}: use the toolwire that created them, or another database"
                 )
 
-        self._do(work, patience=min(_OPENING, self._patience))
+        self._transact(work, patience=min(_OPENING, self._patience))
 
     def create(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """Create the batch of that name, or find it. Returns the settings that it had before this call."""
+        """Create the batch `name`, or find it. Return the settings that it had before this call."""
 
         def work(db: sa.Connection) -> tuple[str, str]:
             now = self._clock()
@@ -146,13 +148,13 @@ class Records:
             )
             return row.uid, row.settings
 
-        self.uid, before = self._do(work)
+        self.uid, before = self._transact(work)
         self.name = name
         return dict(json.loads(before))
 
     def find(self, name: str) -> dict[str, Any] | None:
-        """Use the batch of that name, if there is one. Returns its settings."""
-        row = self._do(
+        """Select the batch `name` and return its settings; None if it does not exist."""
+        row = self._transact(
             lambda db: db.execute(
                 sa.text("SELECT uid, settings FROM toolwire_batches WHERE name = :name"), {"name": name}
             ).one_or_none()
@@ -165,12 +167,12 @@ class Records:
     def names(self) -> list[str]:
         """List the names of the batches in this database."""
         query = sa.text("SELECT name FROM toolwire_batches ORDER BY created")
-        return self._do(lambda db: [str(each) for each in db.execute(query).scalars()])
+        return self._transact(lambda db: [str(each) for each in db.execute(query).scalars()])
 
-    # --- runs are added ---
+    # --- adding runs ---
 
     def add(self, items: Sequence[tuple[str, str]]) -> list[str]:
-        """Add runs, as keys and JSON. Returns the keys that are new; the others stay as they are."""
+        """Add runs as pairs of key and JSON item. Return the keys that are new; existing runs stay unchanged."""
 
         def work(db: sa.Connection) -> list[str]:
             keys = [key for key, _ in items]
@@ -185,12 +187,12 @@ class Records:
             new = [(key, item) for key, item in items if key not in known]
             if not new:
                 return []
-            last, now = self._count(db, "added", len(new)), self._clock()
+            last, now = self._advance_counter(db, "added", len(new)), self._clock()
             rows = [
-                {"uid": self.uid, "key": key, "number": last - len(new) + place, "item": item, "now": now}
-                for place, (key, item) in enumerate(new, 1)
+                {"uid": self.uid, "key": key, "number": number, "item": item, "now": now}
+                for number, (key, item) in enumerate(new, last - len(new) + 1)
             ]
-            # Another process may add the same keys just now: the first one wins, and both report them as new.
+            # Another process may add the same keys concurrently: the first one wins, and both report them as new.
             db.execute(
                 sa.text(
                     "INSERT INTO toolwire_runs (uid, key, number, item, state, changed)"
@@ -201,58 +203,64 @@ class Records:
             )
             return [key for key, _ in new]
 
-        return self._do(work)
+        return self._transact(work)
 
-    # --- a worker takes a run, and ends it ---
+    # --- executing runs ---
 
     def claim(self, key: str, worker: str, token: str) -> Claim | None:
-        """Take a waiting run for a worker whose lease is fresh. None if it is not there to be taken.
+        """Claim a waiting run for a worker with a valid lease. None if the run cannot be claimed.
 
-        `token` is that of the caller alone: who claims again with it, because an answer was lost, gets the same.
-        Session and machine stay those of the attempt before, until `start`.
+        `token` is unique to the caller: claiming again with it, because the reply was lost, returns the same claim.
+        Until `start`, the recorded session and machine are those of the previous attempt.
         """
-        ours = "state = 'running' AND worker = :worker AND token = :token AND booking = ''"  # its answer was lost
+        ours = (
+            "state = 'running' AND worker = :worker AND token = :token AND booking = ''"  # the reply was lost
+        )
         query = self._text(
-            f"WITH {self._alive}"  # noqa: S608 - ours, as in all of these
+            f"WITH {self._alive}"  # noqa: S608 - constants only, as in all of these
             " UPDATE toolwire_runs SET attempt = CASE WHEN state = 'waiting' THEN attempt + 1 ELSE attempt END,"
             " state = 'running', worker = :worker, booking = '', token = :token, given_up = 0, changed = :now"
             " WHERE uid = :uid AND key = :key AND ((state = 'waiting' AND EXISTS (SELECT 1 FROM alive)"
-            f" AND {_GOES_ON}) OR ({ours})) RETURNING item, attempt, session, resumes, machine"
+            f" AND {_NOT_CANCELLED}) OR ({ours})) RETURNING item, attempt, session, resumes, machine"
         )
-        values = {"worker": worker, "token": token, "name": self.name, **self._at(key)}
-        # `start` is durable, and with it all that came before.
-        row = self._do(lambda db: db.execute(query, values).one_or_none(), durable=False, single=True)
+        values = {"worker": worker, "token": token, "name": self.name, **self._run_values(key)}
+        # Not durable here: `start` is, which makes everything before it durable too.
+        row = self._transact(
+            lambda db: db.execute(query, values).one_or_none(), durable=False, autocommit=True
+        )
         if row is None:
             return None
         return Claim(key, row.item, row.attempt, row.session, bool(row.resumes), worker, row.machine, token)
 
     def start(self, claim: Claim, booking: str, reserved: int, session: str, machine: str) -> bool:
-        """Record that a claimed run is booked: from now on its CLI may be started. False: it must not be."""
+        """Record that a claimed run is booked, so that its CLI may be started. If False, it must not be."""
         query = self._text(
             f"WITH {self._alive}"  # noqa: S608
             " UPDATE toolwire_runs SET booking = :booking, reserved = :reserved, session = :session,"
             " machine = :machine, changed = :now WHERE uid = :uid AND key = :key AND attempt = :attempt"
             " AND token = :token AND state = 'running' AND booking IN ('', :booking)"
-            f" AND EXISTS (SELECT 1 FROM alive) AND {_GOES_ON} RETURNING 1"
+            f" AND EXISTS (SELECT 1 FROM alive) AND {_NOT_CANCELLED} RETURNING 1"
         )
         values = {
             "booking": booking, "reserved": reserved, "session": session, "machine": machine,
-            "worker": claim.worker, "name": self.name, **self._of(claim),
+            "worker": claim.worker, "name": self.name, **self._attempt_values(claim),
         }  # fmt: skip
-        return self._do(lambda db: db.execute(query, values).first() is not None, single=True)
+        return self._transact(lambda db: db.execute(query, values).first() is not None, autocommit=True)
 
     def note_session(self, claim: Claim, session: str) -> None:
-        """Record the session id of a run that runs, where it was not known before it started."""
+        """Record the session id of a running run whose id was not known before it started."""
         where = "attempt = :attempt AND token = :token AND state = 'running'"
-        self._do(
-            lambda db: self._change(db, "session = :session", where, **self._of(claim), session=session),
+        self._transact(
+            lambda db: self._update_run(
+                db, "session = :session", where, **self._attempt_values(claim), session=session
+            ),
             durable=False,
         )
 
     def finish(self, key: str, attempt: int, worker: str, outcome: Outcome) -> bool:
-        """Record how an attempt ended and what it cost. False: a later one has begun, or its end was known.
+        """Record how an attempt ended and its cost. False if a later one has started, or its end is already known.
 
-        It may have been given up as lost meanwhile: a late answer counts as long as the run was not begun anew.
+        The attempt may have been declared lost meanwhile: a late result counts as long as no new attempt started.
         """
 
         def work(db: sa.Connection) -> bool:
@@ -266,20 +274,20 @@ class Records:
                 return False
             if (
                 row.state == "waiting" and not row.given_up
-            ):  # its end is recorded: it waits for the next attempt
+            ):  # this attempt's end is recorded, the next one is due
                 return False
             if (row.state, outcome.state) == ("unknown", "unknown"):
                 return False
-            self._end(db, key, outcome.state, outcome.result, outcome.error)
+            self._end_run(db, key, outcome.state, outcome.result, outcome.error)
             return True
 
-        return self._finish_first(key, attempt, worker, outcome) or self._do(work)
+        return self._finish_first(key, attempt, worker, outcome) or self._transact(work)
 
     def _finish_first(self, key: str, attempt: int, worker: str, outcome: Outcome) -> bool:
-        """End an attempt before which none has cost anything, as nearly all do: one step. False: it is no such."""
+        """Record the end in one step if no earlier attempt has cost anything, which is usual; otherwise False."""
         if outcome.cost is None:
             return False
-        # Who gives the run up locks in the other order; the database then undoes one of both, and `_do` repeats it.
+        # `mark_lost` locks in the opposite order. On deadlock the database aborts one, and `_transact` retries it.
         count = "UPDATE toolwire_batches SET finished = finished + 1 WHERE name = :name"
         first, last = (
             (f"WITH last AS ({count} RETURNING finished) ", "last")
@@ -294,7 +302,7 @@ class Records:
         values = {
             "state": outcome.state, "result": outcome.result, "error": storable(outcome.error),
             "costs": json.dumps({str(attempt): outcome.cost}), "cost": outcome.cost, "attempt": attempt,
-            "worker": worker, "name": self.name, **self._at(key),
+            "worker": worker, "name": self.name, **self._run_values(key),
         }  # fmt: skip
 
         def work(db: sa.Connection) -> bool:
@@ -302,24 +310,24 @@ class Records:
                 db.execute(self._text(count), values)
             return db.execute(query, values).rowcount == 1
 
-        return self._do(work, single=True)
+        return self._transact(work, autocommit=True)
 
     def charge(self, key: str, attempt: int, cost: int) -> None:
-        """Record what an attempt cost, and nothing else."""
+        """Record the cost of an attempt, and nothing else."""
 
         def work(db: sa.Connection) -> None:
             row = self._lock_run(db, key)
             if row is not None:
                 self._set_cost(db, row, attempt, cost)
 
-        self._do(work)
+        self._transact(work)
 
     def put_back(
         self, claim: Claim, *, cost: int | None, error: str, resumes: bool, lost: bool
     ) -> int | None:
-        """Let a run of this worker wait for its next attempt. Returns its next delivery; None: not its own.
+        """Put a run back to waiting for its next attempt. Return its next delivery; None if the claim is outdated.
 
-        One that others have held as unknown meanwhile has failed if its cost is known: nothing is left to decide.
+        If others have marked the run unknown meanwhile and its cost is known, it fails: nothing is left to decide.
         """
 
         def work(db: sa.Connection) -> int | None:
@@ -328,7 +336,7 @@ class Records:
                 return None
             self._set_cost(db, row, claim.attempt, cost)
             if cost is not None and (row.state, row.attempt) == ("unknown", claim.attempt):
-                self._end(db, claim.key, "failed", "", error)
+                self._end_run(db, claim.key, "failed", "", error)
                 return None
             return self._release(
                 db,
@@ -341,47 +349,51 @@ class Records:
                 given_up=False,
             )
 
-        return self._do(work)
+        return self._transact(work)
 
-    # --- a worker was lost ---
+    # --- lost workers ---
 
-    def lose(self, row: RunRow, *, hold: bool, resumes: bool, error: str) -> int | None:
-        """Record that the worker of a running run is gone. Returns the next delivery, None if it is held."""
+    def mark_lost(self, row: RunRow, *, hold: bool, resumes: bool, error: str) -> int | None:
+        """Record that the worker of a running run was lost. Return the next delivery; None if the run is held."""
 
         def work(db: sa.Connection) -> int | None:
-            now = self._lock_run(db, row.key)
-            if now is None or (now.state, now.attempt, now.worker) != ("running", row.attempt, row.worker):
+            current = self._lock_run(db, row.key)
+            if current is None or (current.state, current.attempt, current.worker) != (
+                "running",
+                row.attempt,
+                row.worker,
+            ):
                 return None
             if hold:
-                self._end(db, row.key, "unknown", "", error)
+                self._end_run(db, row.key, "unknown", "", error)
                 return None
             return self._release(
                 db, row.key, row.attempt, row.worker,
                 resumes=resumes, error=error, lost=bool(row.booking), given_up=True,
             )  # fmt: skip
 
-        return self._do(work)
+        return self._transact(work)
 
     def redeliver(self, key: str, delivery: int) -> int | None:
-        """Give a waiting run a new delivery in place of one that is nowhere. None: it has one already."""
+        """Give a waiting run a new delivery to replace a lost one. None if it was replaced already."""
 
         def work(db: sa.Connection) -> int | None:
-            changed = self._change(
+            changed = self._update_run(
                 db,
                 "delivery = delivery + 1",
                 "state = 'waiting' AND delivery = :delivery",
-                **self._at(key),
+                **self._run_values(key),
                 delivery=delivery,
             )
             return delivery + 1 if changed else None
 
-        return self._do(work)
+        return self._transact(work)
 
     # --- leases ---
 
-    def join(self, worker: str, executor: str, process: str, machine: str) -> None:
+    def add_worker(self, worker: str, executor: str, process: str, machine: str) -> None:
         """Record a new worker."""
-        self._do(
+        self._transact(
             lambda db: db.execute(
                 sa.text(
                     "INSERT INTO toolwire_workers (id, uid, executor, process, machine, started)"
@@ -398,50 +410,52 @@ class Records:
             )
         )
 
-    def beat(self, worker: str) -> bool:
-        """Show that a worker is alive. False if its lease is gone. Does not wait for a database that is away."""
+    def heartbeat(self, worker: str) -> bool:
+        """Renew the lease of a worker. False if it was revoked. Does not retry if the database is unreachable."""
         query = sa.text("UPDATE toolwire_workers SET beat = beat + 1 WHERE id = :id AND gone = 0")
         with self._engine.begin() as db:
             return db.execute(query, {"id": worker}).rowcount == 1
 
     def workers(self) -> list[dict[str, Any]]:
-        """List the workers, those whose lease is gone included."""
+        """List the workers, including those whose lease was revoked."""
         query = sa.text(
             "SELECT id, executor, process, machine, beat, gone FROM toolwire_workers WHERE uid = :uid"
         )
-        return self._do(lambda db: [dict(each) for each in db.execute(query, {"uid": self.uid}).mappings()])
+        return self._transact(
+            lambda db: [dict(each) for each in db.execute(query, {"uid": self.uid}).mappings()]
+        )
 
-    def bury(self, worker: str, beat: int) -> bool:
-        """Take the lease of a worker that has shown nothing since that beat. False if it has."""
+    def revoke_lease(self, worker: str, beat: int) -> bool:
+        """Revoke the lease of a worker whose last heartbeat is number `beat`. False if it has sent another one."""
         lock = sa.text("SELECT 1 FROM toolwire_workers WHERE id = :id FOR UPDATE")
         query = sa.text("UPDATE toolwire_workers SET gone = 1 WHERE id = :id AND beat = :beat")
 
         def work(db: sa.Connection) -> bool:
-            if self._is_postgres:  # waits for what this worker begins just now; a change of the row would not
+            if self._is_postgres:  # waits for a run the worker is just starting; the UPDATE alone would not
                 db.execute(lock, {"id": worker})
             return db.execute(query, {"id": worker, "beat": beat}).rowcount == 1
 
-        return self._do(work)
+        return self._transact(work)
 
-    def leave(self, worker: str) -> None:
-        """Remove a worker none of whose runs is left."""
+    def remove_worker(self, worker: str) -> None:
+        """Remove a worker that has no runs left."""
         query = sa.text("DELETE FROM toolwire_workers WHERE id = :id")
-        self._do(lambda db: db.execute(query, {"id": worker}))
+        self._transact(lambda db: db.execute(query, {"id": worker}))
 
-    # --- a person decides ---
+    # --- decisions of the user ---
 
     def cancel(self) -> list[tuple[str, int]]:
-        """Cancel the batch: no run begins any more. Returns the runs that were waiting, with their deliveries."""
+        """Cancel the batch, so that no run starts. Return the runs that were waiting, with their deliveries."""
 
         def work(db: sa.Connection) -> list[tuple[str, int]]:
-            # First of all: whoever begins a run beside this looks for it once more before the CLI is started.
+            # This comes first: a worker that starts a run concurrently checks it again before it starts the CLI.
             db.execute(
                 sa.text("UPDATE toolwire_batches SET cancelled = 1 WHERE name = :name"), {"name": self.name}
             )
             query = sa.text("SELECT key, delivery FROM toolwire_runs WHERE uid = :uid AND state = 'waiting'")
             waiting = [(row.key, row.delivery) for row in db.execute(query, {"uid": self.uid})]
             if waiting:
-                last = self._count(db, "finished", len(waiting))
+                last = self._advance_counter(db, "finished", len(waiting))
                 db.execute(
                     sa.text(
                         "UPDATE toolwire_runs SET state = 'cancelled', error = 'the batch was cancelled',"
@@ -449,26 +463,28 @@ class Records:
                         " WHERE uid = :uid AND key = :key AND state = 'waiting'"
                     ),
                     [
-                        {"finished": last - place, **self._at(key)}
-                        for place, (key, _) in enumerate(reversed(waiting))
+                        {"finished": finished, **self._run_values(key)}
+                        for finished, (key, _) in enumerate(waiting, last - len(waiting) + 1)
                     ],
                 )
             return waiting
 
-        return self._do(work)
+        return self._transact(work)
 
     def is_cancelled(self) -> bool:
-        """True if the batch was cancelled, and nothing was added or queued again since."""
+        """True if the batch was cancelled, and nothing has been added or retried since."""
         query = sa.text("SELECT cancelled FROM toolwire_batches WHERE name = :name")
-        return self._do(lambda db: bool(db.execute(query, {"name": self.name}).scalar()), single=True)
+        return self._transact(
+            lambda db: bool(db.execute(query, {"name": self.name}).scalar()), autocommit=True
+        )
 
-    def revive(self) -> None:
-        """Let runs begin again after the batch was cancelled."""
+    def clear_cancelled(self) -> None:
+        """Let runs start again after the batch was cancelled."""
         query = sa.text("UPDATE toolwire_batches SET cancelled = 0 WHERE name = :name AND cancelled = 1")
-        self._do(lambda db: db.execute(query, {"name": self.name}))
+        self._transact(lambda db: db.execute(query, {"name": self.name}))
 
     def retry(self, states: Sequence[State], keys: Sequence[str] | None = None) -> list[tuple[str, int]]:
-        """Queue ended runs again. Returns their keys and new deliveries."""
+        """Set ended runs to waiting again. Return their keys and new deliveries."""
 
         def work(db: sa.Connection) -> list[tuple[str, int]]:
             query = "SELECT key, delivery FROM toolwire_runs WHERE uid = :uid AND state IN :states"
@@ -486,14 +502,14 @@ class Records:
                         " lost = 0, error = '', result = '', finished = 0, changed = :now"
                         " WHERE uid = :uid AND key = :key"
                     ),
-                    [self._at(key) for key, _ in found],
+                    [self._run_values(key) for key, _ in found],
                 )
             return [(key, delivery + 1) for key, delivery in found]
 
-        return self._do(work)
+        return self._transact(work)
 
     def resolve(self, key: str, costs: dict[int, int], error: str) -> bool:
-        """Record what a person says about the attempts of an unknown run. False if it is not unknown."""
+        """Record the costs that a person gives for the attempts of an unknown run. False if it is not unknown."""
 
         def work(db: sa.Connection) -> bool:
             row = self._lock_run(db, key)
@@ -503,24 +519,26 @@ class Records:
             self._write_costs(db, key, known)
             if row.state != "unknown":
                 return False
-            self._end(db, key, "failed", "", error)
+            self._end_run(db, key, "failed", "", error)
             return True
 
-        return self._do(work)
+        return self._transact(work)
 
     # --- reading ---
 
     def get(self, key: str) -> RunRow | None:
-        """Return one run."""
-        found = self._do(lambda db: self._rows(db, "key = :key", key=key))
+        """Return one run; None if it does not exist."""
+        found = self._transact(lambda db: self._rows(db, "key = :key", key=key))
         return found[0] if found else None
 
-    def of_worker(self, worker: str) -> list[RunRow]:
+    def running_of_worker(self, worker: str) -> list[RunRow]:
         """List the running runs of a worker."""
-        return self._do(lambda db: self._rows(db, "state = 'running' AND worker = :worker", worker=worker))
+        return self._transact(
+            lambda db: self._rows(db, "state = 'running' AND worker = :worker", worker=worker)
+        )
 
     def in_state(self, state: State, after: int = 0, limit: int = _CHUNK) -> list[tuple[int, RunRow]]:
-        """List runs in a state, in the order in which they were added, with their numbers; page by page."""
+        """List a page of the runs in a state, with their numbers, in the order in which they were added."""
 
         def work(db: sa.Connection) -> list[tuple[int, RunRow]]:
             return self._rows(
@@ -528,22 +546,22 @@ class Records:
                 state=state, after=after, limit=limit,
             )  # fmt: skip
 
-        return self._do(work)
+        return self._transact(work)
 
     def ended_after(self, finished: int, limit: int = _CHUNK) -> list[RunRow]:
-        """List the runs that ended after another one, in order; page by page."""
+        """List a page of the runs that ended after number `finished`, in the order in which they ended."""
         where = "finished > :finished ORDER BY finished LIMIT :limit"
-        return self._do(lambda db: self._rows(db, where, finished=finished, limit=limit))
+        return self._transact(lambda db: self._rows(db, where, finished=finished, limit=limit))
 
     def has_open(self) -> bool:
-        """True if a run waits or runs."""
+        """True if any run is waiting or running."""
         query = sa.text(
             "SELECT 1 FROM toolwire_runs WHERE uid = :uid AND state IN ('waiting', 'running') LIMIT 1"
         )
-        return self._do(lambda db: db.execute(query, {"uid": self.uid}).first() is not None)
+        return self._transact(lambda db: db.execute(query, {"uid": self.uid}).first() is not None)
 
     def counts(self) -> dict[str, Any]:
-        """Return the number of runs by state, and of workers."""
+        """Return the number of runs by state, and the number of workers."""
 
         def work(db: sa.Connection) -> dict[str, Any]:
             query = sa.text(
@@ -554,23 +572,23 @@ class Records:
             found["workers"] = db.execute(alive, {"uid": self.uid}).scalar_one()
             return found
 
-        return self._do(work)
+        return self._transact(work)
 
     # --- inside a transaction ---
 
     def _lock_run(self, db: sa.Connection, key: str) -> Any:
-        lock = " FOR UPDATE" if db.dialect.name == "postgresql" else ""
+        lock = " FOR UPDATE" if self._is_postgres else ""
         query = sa.text(f"SELECT * FROM toolwire_runs WHERE uid = :uid AND key = :key{lock}")  # noqa: S608
         return db.execute(query, {"uid": self.uid, "key": key}).one_or_none()
 
-    def _count(self, db: sa.Connection, column: str, many: int) -> int:
-        """Take numbers from a counter of the batch, whose row stays locked: numbers are seen in their order."""
+    def _advance_counter(self, db: sa.Connection, column: str, many: int) -> int:
+        """Advance a counter of the batch. Its row stays locked, so that numbers become visible in order."""
         query = sa.text(
             f"UPDATE toolwire_batches SET {column} = {column} + :many WHERE name = :name RETURNING {column}"  # noqa: S608
         )
         return int(db.execute(query, {"name": self.name, "many": many}).scalar_one())
 
-    def _end(self, db: sa.Connection, key: str, state: State, result: str, error: str) -> None:
+    def _end_run(self, db: sa.Connection, key: str, state: State, result: str, error: str) -> None:
         db.execute(
             sa.text(
                 "UPDATE toolwire_runs SET state = :state, result = :result, error = :error, finished = :finished,"
@@ -580,21 +598,21 @@ class Records:
                 "state": state,
                 "result": result,
                 "error": storable(error),
-                "finished": self._count(db, "finished", 1),
-                **self._at(key),
+                "finished": self._advance_counter(db, "finished", 1),
+                **self._run_values(key),
             },
         )
 
     def _set_cost(self, db: sa.Connection, row: Any, attempt: int, cost: int | None) -> None:
-        """Record what an attempt cost. Twice is the same as once."""
+        """Record the cost of an attempt. Idempotent."""
         costs = json.loads(row.costs)
         if cost is not None and costs.get(str(attempt)) != cost:
             self._write_costs(db, row.key, {**costs, str(attempt): cost})
 
     def _write_costs(self, db: sa.Connection, key: str, costs: dict[str, int]) -> None:
-        self._change(
+        self._update_run(
             db, "costs = :costs, cost = :cost", "1 = 1",
-            **self._at(key), costs=json.dumps(costs), cost=sum(costs.values()),
+            **self._run_values(key), costs=json.dumps(costs), cost=sum(costs.values()),
         )  # fmt: skip
 
     def _release(
@@ -609,10 +627,10 @@ class Records:
         )
         values: dict[str, Any] = {"lost": int(lost), "resumes": int(resumes), "given_up": int(given_up)}
         values |= {"attempt": attempt, "worker": worker, "error": storable(error)}
-        found = db.execute(query, {**values, **self._at(key)}).scalar()
+        found = db.execute(query, {**values, **self._run_values(key)}).scalar()
         return None if found is None else int(found)
 
-    def _change(self, db: sa.Connection, what: str, condition: str, **values: Any) -> bool:
+    def _update_run(self, db: sa.Connection, what: str, condition: str, **values: Any) -> bool:
         query = (
             f"UPDATE toolwire_runs SET {what}, changed = :now WHERE uid = :uid AND key = :key AND {condition}"  # noqa: S608
         )
@@ -623,61 +641,61 @@ class Records:
         found = db.execute(query, {"uid": self.uid, **values}).all()
         return [(row[0], RunRow(*row[1:])) if numbered else RunRow(*row[1:]) for row in found]
 
-    def _at(self, key: str) -> dict[str, Any]:
+    def _run_values(self, key: str) -> dict[str, Any]:
         return {"uid": self.uid, "key": key, "now": self._clock()}
 
-    def _of(self, claim: Claim) -> dict[str, Any]:
-        return {**self._at(claim.key), "attempt": claim.attempt, "token": claim.token}
+    def _attempt_values(self, claim: Claim) -> dict[str, Any]:
+        return {**self._run_values(claim.key), "attempt": claim.attempt, "token": claim.token}
 
     @staticmethod
     @functools.cache
     def _text(query: str) -> sa.TextClause:
-        """Return a statement that is used for every run; to take it apart takes longer than to run it."""
+        """Return a cached statement, for those used in every run: parsing takes longer than executing."""
         return sa.text(query)
 
-    def _do(
+    def _transact(
         self,
         work: Callable[[sa.Connection], T],
         *,
         durable: bool = True,
-        single: bool = False,
+        autocommit: bool = False,
         patience: float | None = None,
     ) -> T:
-        """Run a transaction, again if the database was away or busy. Every `work` may be run again.
+        """Run a transaction, and retry it if the database is unreachable or busy; `work` must be repeatable.
 
-        Not `durable`: it survives a killed process; after a power cut it may be as if it had not been made.
-        `single`: it is one statement in Postgres, and needs no round trips to begin and to commit.
+        Without `durable` the change survives a killed process, but may be undone by a power cut.
+        With `autocommit`, for a `work` of a single statement, Postgres needs no round trips for BEGIN and COMMIT.
         """
 
         def attempt() -> T:
-            with self._turn, (self._single if single else self._engine).connect() as db:
+            with self._write_lock, (self._autocommit if autocommit else self._engine).connect() as db:
                 if not self._is_postgres:
                     mode = "FULL" if durable else "NORMAL"
                     db.connection.driver_connection.execute(f"PRAGMA synchronous={mode}")  # type: ignore[union-attr]
                 with db.begin():
                     return work(db)
 
-        return persist(attempt, self._closing, self._patience if patience is None else patience)
+        return call_with_retries(attempt, self._closing, self._patience if patience is None else patience)
 
 
-def persist(act: Callable[[], T], closing: threading.Event, patience: float = _PATIENCE) -> T:
-    """Call a function that uses a database; retry while it is unreachable or busy, or until `closing` is set."""
+def call_with_retries(act: Callable[[], T], closing: threading.Event, patience: float = _PATIENCE) -> T:
+    """Call `act`, and retry while its database is unreachable or busy, until `closing` is set."""
     began = time.monotonic()
     warned: float | None = None
     for pause in _pauses():
         try:
             return act()
         except DBAPIError as error:
-            if not _may_pass(error):
-                raise BatchError(f"the database of the batch failed: {_brief(error)}") from error
+            if not _is_transient(error):
+                raise BatchError(f"the database of the batch failed: {_summarize(error)}") from error
             now = time.monotonic()
             if now > began + patience or closing.wait(pause):
                 raise BatchError(
                     f"the database of the batch cannot be used, after {now - began:.0f} seconds of retries:"
-                    f" {_brief(error)}"
+                    f" {_summarize(error)}"
                 ) from error
             if warned is None or now > warned + _REPEAT:
-                logger.warning("the database of the batch cannot be used, retrying: %s", _brief(error))
+                logger.warning("the database of the batch cannot be used, retrying: %s", _summarize(error))
                 warned = now
     raise AssertionError("pauses have no end")
 
@@ -688,27 +706,27 @@ def _pauses() -> Iterator[float]:
         yield _PAUSES[-1]
 
 
-def _may_pass(error: DBAPIError) -> bool:
+def _is_transient(error: DBAPIError) -> bool:
     """True if the same call may succeed later: the server is down, its disk is full, or others hold a lock."""
     code = getattr(error.orig, "sqlstate", None)
     if isinstance(error, OperationalError | InterfaceError) and code is None:
         text = str(error.orig)
-        return "sqlite" not in type(error.orig).__module__ or any(each in text for each in _SQLITE_PASSES)
-    return str(code) == _READ_ONLY or str(code)[:2] in _POSTGRES_PASSES or error.connection_invalidated
+        return "sqlite" not in type(error.orig).__module__ or any(each in text for each in _SQLITE_TRANSIENT)
+    return str(code) == _READ_ONLY or str(code)[:2] in _POSTGRES_TRANSIENT or error.connection_invalidated
 
 
-def _brief(error: DBAPIError) -> str:
+def _summarize(error: DBAPIError) -> str:
     return " ".join(str(error.orig).split())[:300]
 
 
 def make_engine(url: str) -> sa.Engine:
-    """Return an engine for a URL of SQLite or Postgres."""
+    """Return an SQLAlchemy engine for a SQLite or Postgres URL."""
     if url.startswith("sqlite"):
         engine = sa.create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
 
         @event.listens_for(engine, "connect")
         def prepare(connection: Any, _record: Any) -> None:
-            connection.isolation_level = None  # transactions are begun below, with the lock to write
+            connection.isolation_level = None  # transactions begin below, with the write lock
             for pragma in ("busy_timeout=30000", "synchronous=FULL"):
                 connection.execute(f"PRAGMA {pragma}").close()
             use_wal(connection)
@@ -719,13 +737,13 @@ def make_engine(url: str) -> sa.Engine:
 
         return engine
     address = sa.make_url(url).set(drivername="postgresql+psycopg")
-    # A connection that was lost is found when it is used, and `persist` takes another one: no ping before each use.
-    # As many are kept as a worker uses at once; those above that are made anew each time, which takes long.
+    # No ping before each use: a lost connection fails when used, and `call_with_retries` takes another one.
+    # The pool holds as many connections as a worker uses at once; more are opened each time, which is slow.
     return sa.create_engine(address, pool_size=16, max_overflow=30, pool_timeout=60)
 
 
 def use_wal(connection: Any) -> None:
-    """Let others read while one writes. The file remembers it, so it is done once."""
+    """Switch a SQLite file to WAL mode, so that others can read during a write. The file keeps the setting."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         connection.execute("PRAGMA journal_mode=WAL").close()
 

@@ -1,10 +1,10 @@
-"""The states of a run, and the values that describe runs. Pure: no I/O, and nothing of engines or databases.
+"""The states of a run, and the values that describe runs. Pure: no I/O, no engines, no databases.
 
-waiting ──> running ──> done | failed      it ended; its cost is booked
+waiting ──> running ──> done | failed      the run ended; its cost is booked
    ^           ├──────> unknown ──> done | failed | waiting     its worker was lost: a person decides
    └───────────┤        (on_lost="hold")
-               ├──────> waiting            a failure that may be repeated, or a lost worker with "resume" or "again"
-               ├──────> refused            no money is left for it
+               ├──────> waiting            a retryable failure, or a lost worker with "resume" or "again"
+               ├──────> refused            the budget has no room for it
                └──────> cancelled
 """
 
@@ -21,14 +21,14 @@ ON_LOST: Final[tuple[OnLost, ...]] = get_args(OnLost)
 OPEN: Final = ("waiting", "running")
 ENDED: Final = tuple(state for state in STATES if state not in OPEN)
 RETRIED: Final = ("failed", "refused", "cancelled")
-"""What `retry` queues again unless told otherwise. An unknown run is reconciled first."""
+"""The states that `retry` queues again by default. An unknown run must be reconciled first."""
 
 POLL: Final = 1.0
-"""Seconds between two looks for runs and results."""
+"""Seconds between two polls for runs and results."""
 BEAT: Final = 5.0
-"""Seconds between two signs of life of a worker."""
+"""Seconds between two heartbeats of a worker."""
 STALE: Final = 30.0
-"""Seconds without one after which it counts as lost."""
+"""Seconds without a heartbeat after which a worker counts as lost."""
 
 _PER_DOLLAR: Final = Decimal(1_000_000)
 
@@ -40,26 +40,26 @@ def to_dollars(micros: int) -> Decimal:
 
 @dataclass(frozen=True)
 class Claim:
-    """A run that a worker has taken: what it needs to carry it out."""
+    """A run that a worker has claimed, with all it needs to execute it."""
 
     key: str
     item: str
     """The item as JSON."""
     attempt: int
     session: str
-    """The session id of the attempt before."""
+    """The session id of the previous attempt."""
     resumes: bool
-    """True if that is a conversation to go on with."""
+    """True if this attempt should continue that session."""
     worker: str
     machine: str
-    """The machine of the attempt before."""
+    """The machine of the previous attempt."""
     token: str
-    """That of the one who claimed it: no other delivery has it, not even to the same worker."""
+    """Identifies this claim: every delivery has its own token, even to the same worker."""
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run as it is recorded. Money is micro-dollars; `cost` is that of all its attempts."""
+    """A run as recorded. Money is in micro-dollars; `cost` is the total of all attempts."""
 
     key: str
     state: State
@@ -80,15 +80,15 @@ class RunRow:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one attempt of a run ended, to be booked. `cost` in micro-dollars; None if nobody knows."""
+    """How one attempt of a run ended, to be booked. `cost` is in micro-dollars; None if it is unknown."""
 
     state: State
     cost: int | None
     result: str = ""
-    """What the run answered, as JSON: text, output, usage."""
+    """The result of the run as JSON: text, output, usage."""
     error: str = ""
-    again: bool = False
-    """True if the failure may be repeated without harm."""
+    retryable: bool = False
+    """True if the attempt failed in a way that makes a retry safe."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,13 @@ class Done(Generic[T]):
     key: str
     state: State
     output: T
-    """The structured output, of the batch's `output_type`; None where there is none."""
+    """The structured output, an instance of the batch's `output_type`; None if there is none."""
     text: str
-    """The text of the answer."""
+    """The text of the result."""
     cost: Decimal
-    """Dollars, of all attempts of this run."""
+    """The cost of all attempts of this run, in dollars."""
     error: str
-    """Why it failed, was refused or is unknown; "" if it is done."""
+    """Why the run failed, was refused or is unknown; "" if it is done."""
     attempts: int
     session_id: str
     usage: dict[str, Any] | None
@@ -112,7 +112,7 @@ class Done(Generic[T]):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a batch is: the number of runs by state, and dollars."""
+    """The progress of a batch: the number of runs by state, and the money in dollars."""
 
     waiting: int = 0
     running: int = 0
@@ -123,10 +123,10 @@ class Progress:
     cancelled: int = 0
     spent: Decimal = Decimal(0)
     reserved: Decimal = Decimal(0)
-    """Held for runs that are out, and for unknown ones."""
+    """Money held for runs in progress and for unknown ones."""
     budget: Decimal | None = None
     workers: int = 0
-    """Workers whose lease is fresh."""
+    """The number of workers with a valid lease."""
 
     @property
     def total(self) -> int:
@@ -139,6 +139,6 @@ class Progress:
         return sum(getattr(self, state) for state in ENDED)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON; dollars as text, so that they stay exact."""
+        """Return plain values for JSON. Dollars are strings, so that they stay exact."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: str(value) if isinstance(value, Decimal) else value for name, value in values.items()}

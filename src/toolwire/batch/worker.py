@@ -1,12 +1,12 @@
-"""A worker: carries out the runs that the queue delivers, one attempt after the other, and books how they ended.
+"""A worker: executes the runs that the queue delivers, and books how they ended.
 
-The order keeps the money right, whatever ends this process and when:
+The order of the steps keeps the money correct, whenever and however this process is killed:
 
     claim (records), reserve (ledger), start (records), the CLI runs, outbox, settle (ledger), finish (records)
 
-Before `start` is recorded no CLI was started, so the money can be released. After it, an attempt is unknown until
-its answer is booked, from the outbox at the latest. What became of workers that were lost is settled here too, by
-whoever finds them: by the batch's `on_lost`.
+Before `start` is recorded no CLI was started, so the money can be released. After it, the cost of the attempt is
+unknown until its result is booked, from the outbox at the latest. The runs of lost workers are settled here too, by
+the process that detects the loss, according to the batch's `on_lost`.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ from toolwire.errors import BatchError, SessionStoreError
 logger = logger_for("batch")
 
 MOST_LOST: Final = 3
-"""Times that a run may be lost before it is held: it may be what ends its workers."""
-_LOST: Final = "its worker was lost before it told how the run ended"
+"""A run that was lost this many times is held, since it may be what kills its workers."""
+_LOST: Final = "the worker was lost before it reported how the run ended"
 _TICK: Final = 1.0
 _WARM: Final = 2
-_NOTE: Final = 2.0  # seconds until the session of a run is worth recording
+_NOTE_AFTER: Final = 2.0  # seconds; the session id of a shorter run is not recorded separately
 in_thread = anyio.to_thread.run_sync
 
 
 class Worker:
-    """Carries out runs, or without `id` only looks after those of lost workers."""
+    """Executes runs. Without `id`, it only settles the runs of lost workers."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Worker:
         queue: Queue,
         lease: Lease,
         machine: str,
-        places: int,
+        slots: int,
         observer: Observer,
-        changed: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._batch = batch
         self.id = id
@@ -70,10 +70,10 @@ class Worker:
         self._queue = queue
         self._lease = lease
         self._machine = machine
-        self._places = asyncio.Semaphore(places)
-        self._warm_size = min(_WARM, places)
+        self._slots = asyncio.Semaphore(slots)
+        self._warm_size = min(_WARM, slots)
         self._observer = observer
-        self._changed = changed
+        self._on_change = on_change
         self._stops: dict[str, Stop] = {}
         self._pool: WarmPool | None = None
         self._loop: asyncio.Task[None] | None = None
@@ -81,47 +81,47 @@ class Worker:
         self._draining = False
         self.error: BaseException | None = None
 
-    # --- life ---
+    # --- start and close ---
 
     async def join(self) -> None:
-        """Begin the lease."""
-        await self._lease.join(self._queue.executor, self._machine)
+        """Acquire the lease."""
+        await self._lease.acquire(self._queue.executor, self._machine)
 
     async def start(self) -> None:
-        """Settle what earlier starts have left, and begin to watch."""
-        await self._clear_lost()
+        """Settle the runs that lost workers left behind, and start to watch for more."""
+        await self._settle_lost_workers()
         await self.sweep()
         self._loop = asyncio.create_task(self._watch())
 
     def stop_taking(self) -> None:
-        """Begin nothing more. What runs goes on."""
+        """Start no more runs. Running ones continue."""
         self._draining = True
 
     def stop_runs(self, state: State, why: str) -> None:
-        """Stop the runs of this worker. Each tells what it cost, if it can."""
+        """Stop the runs of this worker. Each reports its cost if it can."""
         for stop in list(self._stops.values()):
             stop.set(state, why)
 
     async def close(self) -> None:
-        """End the lease. No run is left, or it is left to be found as lost."""
+        """Give up the lease. If runs are still unfinished the lease stays, so that others find them as lost."""
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.wait({self._loop})
-        await in_thread(self._lease.end)
-        for task in list(self._running):  # past its time: what it did not book is found as lost
+        await in_thread(self._lease.stop)
+        for task in list(self._running):  # it overran its time: what it has not booked is found as lost
             task.cancel()
         if self._running:
             await asyncio.wait(self._running, timeout=10)
         await self._close_pool()
         if self.id is not None and not self._lease.lost.is_set():
             try:
-                if not await in_thread(self._records.of_worker, self.id):
-                    await in_thread(self._records.leave, self.id)
+                if not await in_thread(self._records.running_of_worker, self.id):
+                    await in_thread(self._records.remove_worker, self.id)
             except BatchError as error:
-                logger.warning("the lease of this worker could not be ended: %s", error)
+                logger.warning("the lease of this worker could not be removed: %s", error)
 
     async def _watch(self) -> None:
-        """Look for lost workers, and follow a cancelled batch."""
+        """Periodically look for lost workers, and stop the runs if the batch is cancelled."""
         loop = asyncio.get_running_loop()
         tick = min(_TICK, self._lease.beat_seconds)
         next_look = 0.0
@@ -131,88 +131,90 @@ class Worker:
             try:
                 if loop.time() >= next_look:
                     next_look = loop.time() + self._lease.beat_seconds
-                    await self._clear_lost()
+                    await self._settle_lost_workers()
                 if loop.time() >= next_sweep:
                     next_sweep = loop.time() + 2 * self._lease.stale_seconds
-                    await self.sweep(pages=1)  # what nobody delivers gets to the front sooner or later
+                    await self.sweep(pages=1)  # an undelivered run reaches the front sooner or later
                 busy = self._stops or self._pool is not None
                 if busy and await in_thread(self._records.is_cancelled):
                     self.stop_runs("cancelled", "the batch was cancelled")
                     await self._close_pool()
-            except Exception as error:  # noqa: BLE001 - databases and engines raise many kinds, and may come back
-                logger.warning("this process cannot look after the batch just now: %r", error)
+            except Exception as error:  # noqa: BLE001 - databases and engines raise many kinds, and may recover
+                logger.warning("the check for lost workers and cancellation failed, will retry: %r", error)
             await asyncio.sleep(tick)
 
     def _check_lease(self) -> None:
-        """End all runs if this worker counts as lost, or may before it knows, and others would begin them again."""
+        """Stop all runs if this worker was declared lost, or may have been and others would repeat its runs."""
         if self.id is None:
             return
         if self._lease.lost.is_set():
             self._fail(
-                BatchError("this worker was given up as lost: it did not show for too long that it lives")
+                BatchError("this worker was declared lost: it sent no heartbeat for too long. Start it again")
             )
         elif self._batch.on_lost != "hold" and self._lease.unsafe and self._stops:
-            self.stop_runs("unknown", "its worker could not reach the database, and may count as lost")
+            self.stop_runs(
+                "unknown", "the worker could not reach the database, and may have been declared lost"
+            )
 
     def _fail(self, error: BaseException) -> None:
         if self.error is None:
             self.error = error
             self.stop_runs("unknown", str(error))
-            self._changed()
+            self._on_change()
 
-    # --- a run ---
+    # --- executing a run ---
 
     async def deliver(self, key: str) -> None:
-        """Carry out a run that the queue delivers, unless it is not there to be run."""
-        # In a task of its own: whatever the engine does with its own, an attempt that has begun is booked.
+        """Execute a run that the queue delivers, unless it is no longer waiting."""
+        # In its own task: even if the engine cancels the delivery, an attempt that has started is booked.
         task = asyncio.create_task(self._run(key))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         await asyncio.shield(task)
 
     async def _run(self, key: str) -> None:
-        async with self._places:
+        async with self._slots:
             claim: Claim | None = None
             try:
                 if self._draining or self.error is not None:
-                    await self._hand_back(key)
+                    await self._redeliver_waiting(key)
                     return
                 claim = await in_thread(self._records.claim, key, self.id or "", uuid.uuid4().hex)
                 if claim is None:
-                    await self._hand_back(key)
+                    await self._redeliver_waiting(key)
                 else:
-                    self._changed()
+                    self._on_change()
                     with self._observer.run(claim) as seen:
                         seen.outcome = await self._attempt(claim)
             except asyncio.CancelledError:
                 raise
-            except Exception as error:  # nobody else would find it as long as this worker lives
-                logger.exception("this worker cannot go on")
+            except Exception as error:  # while this worker lives, no other one would pick up the run
+                logger.exception("this worker has failed and stops")
                 self._fail(error)
             finally:
                 if claim is not None:
                     self._stops.pop(claim.token, None)
-                self._changed()
+                self._on_change()
 
-    async def _hand_back(self, key: str) -> None:
-        """Deliver a run anew that waits and is not for this worker, such as one that others take for lost."""
+    async def _redeliver_waiting(self, key: str) -> None:
+        """Queue a new delivery for a run that still waits and that this worker cannot execute."""
         row = await in_thread(self._records.get, key)
         if row is not None and row.state == "waiting" and not await in_thread(self._records.is_cancelled):
             await self._put(key, await in_thread(self._records.redeliver, key, row.delivery))
 
-    async def _attempt(self, claim: Claim) -> Outcome:  # noqa: PLR0911 - each step may be the last
+    async def _attempt(self, claim: Claim) -> Outcome:  # noqa: PLR0911 - each step may end the attempt
         stop = self._stops[claim.token] = Stop()
         try:
             run = await self._prepare(claim, stop)
             if run is None:
                 return await self._stop_unbooked(claim, stop)
             options = self._batch.options_for(run)
-        except Exception as error:  # noqa: BLE001 - the user's code, or an item that no longer fits it
+        except Exception as error:  # noqa: BLE001 - user code, or an item that no longer matches its type
             return await self._finish(
                 claim, Outcome("failed", None, error=f"{type(error).__name__}: {error}")
             )
         if claim.resumes and options.session_store is None and claim.machine != self._machine:
-            why = "its transcript is on another machine: give the options a session_store, and it can go on here"
+            why = "the transcript is on another machine: set session_store in the options to resume on any machine"
             return await self._finish(claim, Outcome("unknown", None, error=why))
         fresh = self._batch.session_of(self._records.uid, claim.key, claim.attempt)
         try:
@@ -229,43 +231,43 @@ class Worker:
         started = await in_thread(
             self._records.start, claim, booking, self._books.per_run, session, self._machine
         )
-        if not started:  # the batch was cancelled, or this worker is no longer trusted with the run
+        if not started:  # the batch was cancelled, or this worker was declared lost
             await self._books.release(booking)
             if await in_thread(self._records.is_cancelled):
                 return await self._finish(claim, Outcome("cancelled", None, error="the batch was cancelled"))
-            return await self._give_back(claim)  # unless others have it
+            return await self._return_to_queue(claim)  # no effect if another worker has the run
         if self._batch.on_lost != "hold" and self._lease.unsafe:
             await self._books.release(booking)
-            return await self._give_back(claim)
+            return await self._return_to_queue(claim)
         return await self._execute(claim, run, booking, stop, options, resumes=resumes, warm=warm)
 
     async def _prepare(self, claim: Claim, stop: Stop) -> Run | None:
-        """Call the user's task, for as long as a run may take; None if the run was stopped meanwhile."""
+        """Call the user's task, limited by the batch's timeout; None if the run was stopped meanwhile."""
         making = asyncio.create_task(self._batch.prepare(claim.key, claim.item))
         stopped = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait(
                 {making, stopped}, timeout=self._batch.timeout, return_when=asyncio.FIRST_COMPLETED
             )
-            if making.cancelled():  # by itself: this worker goes on
-                raise BatchError("the task that makes its Run was cancelled from inside")
+            if making.cancelled():  # by user code, not by us: this worker continues
+                raise BatchError("the @batch.task function cancelled itself")
             if making.done():
                 return making.result()
             if stop.is_set:
                 return None
-            raise BatchError(f"the task that makes its Run took longer than {self._batch.timeout:g} seconds")
+            raise BatchError(f"the @batch.task function took longer than {self._batch.timeout:g} seconds")
         finally:
             stopped.cancel()
             making.cancel()
 
     async def _stop_unbooked(self, claim: Claim, stop: Stop) -> Outcome:
-        """End a run that was stopped before its money was reserved: it is cancelled, or waits again."""
+        """End a run that was stopped before its money was reserved: cancel it, or set it to waiting again."""
         if stop.state == "cancelled":
             return await self._finish(claim, Outcome("cancelled", None, error=stop.why))
-        return await self._give_back(claim)
+        return await self._return_to_queue(claim)
 
-    async def _give_back(self, claim: Claim) -> Outcome:
-        """Let a run wait again that was not started."""
+    async def _return_to_queue(self, claim: Claim) -> Outcome:
+        """Set a run that was not started to waiting again."""
         number = await in_thread(
             lambda: self._records.put_back(claim, cost=None, error="", resumes=claim.resumes, lost=False)
         )
@@ -273,7 +275,7 @@ class Worker:
         return Outcome("waiting", None)
 
     async def _reserve(self, claim: Claim, stop: Stop) -> str | None:
-        """Reserve the money of an attempt; None if it was stopped while it waited for that."""
+        """Reserve the money of an attempt; None if it was stopped while waiting for the money."""
         reserve = asyncio.create_task(self._books.reserve(claim))
         stopped = asyncio.create_task(stop.wait())
         try:
@@ -286,7 +288,9 @@ class Worker:
             if not reserve.done():
                 reserve.cancel()
                 await asyncio.wait({reserve})
-                await self._books.release_unstarted(claim.key, claim.attempt)  # it may be booked all the same
+                await self._books.release_unstarted(
+                    claim.key, claim.attempt
+                )  # it may have been booked anyway
 
     async def _execute(
         self, claim: Claim, run: Run, booking: str, stop: Stop, options: Any, *, resumes: bool, warm: bool
@@ -309,12 +313,12 @@ class Worker:
         noting: list[asyncio.TimerHandle] = []
 
         def note(session: str) -> None:
-            if warm:  # it was not known before; of a run that is over soon it need not be
+            if warm:  # a warm CLI has its own session id; for a run that ends soon the result has it
                 record = partial(spawn, in_thread, self._records.note_session, claim, session)
-                noting.append(asyncio.get_running_loop().call_later(_NOTE, record))
+                noting.append(asyncio.get_running_loop().call_later(_NOTE_AFTER, record))
 
         execution = Execution(self._batch, stop, keep, note)
-        pool = await self._find_pool() if warm else None
+        pool = await self._get_pool() if warm else None
         try:
             outcome = await execution.carry_out(run, options, resumes=resumes, pool=pool)
         finally:
@@ -323,29 +327,32 @@ class Worker:
         path = written[0] if written else None
         if path is not None:
             await in_thread(self._outbox.sync, path)
-        outcome = await self._book(booking, outcome)
-        ended = await self._decide(claim, outcome, stop)
+        outcome = await self._book_cost(booking, outcome)
+        ended = await self._finish_or_requeue(claim, outcome, stop)
         if path is not None:
-            await in_thread(self._outbox.remove, path)  # which may wait for the disk
+            await in_thread(self._outbox.remove, path)  # in a thread: it may wait for the disk
         return ended
 
-    async def _book(self, booking: str, outcome: Outcome) -> Outcome:
-        """Book what an attempt cost. Returns its outcome with the cost that is booked."""
+    async def _book_cost(self, booking: str, outcome: Outcome) -> Outcome:
+        """Book the cost of an attempt. Return its outcome with the cost that is booked."""
         if outcome.cost is None:
-            await self._books.give_up(booking, outcome.error)
+            await self._books.mark_unknown(booking, outcome.error)
             return outcome
         return replace(outcome, cost=await self._books.settle(booking, outcome.cost))
 
-    async def _decide(self, claim: Claim, outcome: Outcome, stop: Stop) -> Outcome:
-        """End the run, or let it wait for another attempt."""
+    async def _finish_or_requeue(self, claim: Claim, outcome: Outcome, stop: Stop) -> Outcome:
+        """Record the end of the run, or set it to waiting for another attempt."""
         on_lost = self._batch.on_lost
-        known = outcome.cost is not None and not outcome.again
+        known = outcome.cost is not None and not outcome.retryable
         if stop.is_set and outcome.state == "unknown" and known and on_lost != "hold":
-            # This worker counts as lost, so others decide what becomes of the run.
+            # This worker was declared lost, so another one decides what happens to the run.
             await in_thread(self._records.charge, claim.key, claim.attempt, outcome.cost or 0)
             return outcome
-        unasked = stop.is_set and outcome.again and outcome.state != "cancelled"  # stopped before its prompt
-        again = unasked or (outcome.again and claim.attempt < self._batch.attempts and not stop.is_set)
+        # stopped before its prompt was sent
+        not_prompted = stop.is_set and outcome.retryable and outcome.state != "cancelled"
+        again = not_prompted or (
+            outcome.retryable and claim.attempt < self._batch.attempts and not stop.is_set
+        )
         lost = outcome.cost is None and not stop.is_set and on_lost != "hold"
         if lost:
             row = await in_thread(self._records.get, claim.key)
@@ -357,7 +364,7 @@ class Worker:
                 claim,
                 cost=outcome.cost,
                 error=outcome.error,
-                resumes=(lost and on_lost == "resume") or (unasked and claim.resumes),
+                resumes=(lost and on_lost == "resume") or (not_prompted and claim.resumes),
                 lost=lost,
             )
         )
@@ -373,10 +380,10 @@ class Worker:
         if number is not None:
             await self._queue.put([Delivery(key, number)])
 
-    # --- CLIs that are ready ---
+    # --- CLIs started ahead of time ---
 
-    async def _find_pool(self) -> WarmPool:
-        """Return CLIs that were started ahead, for runs that need no conversation chosen before."""
+    async def _get_pool(self) -> WarmPool:
+        """Return the pool of CLIs started ahead of time, for runs that can use any session id."""
         if self._pool is None:
             self._pool = WarmPool(self._batch.options_for(Run("-")), size=self._warm_size)
             await self._pool.__aenter__()
@@ -387,37 +394,39 @@ class Worker:
         if pool is not None:
             await pool.aclose()
 
-    # --- what others have left ---
+    # --- lost workers ---
 
-    async def _clear_lost(self) -> None:
-        """Settle what lost workers have left, by the batch's `on_lost`."""
+    async def _settle_lost_workers(self) -> None:
+        """Settle the runs of lost workers, according to the batch's `on_lost`."""
         lost = await self._lease.find_lost()
         if not lost:
             return
         await self.flush_outbox()
         for worker in lost:
-            for row in await in_thread(self._records.of_worker, worker):
-                await self._lose(row)
-            await in_thread(self._records.leave, worker)
-            logger.warning("worker %s was lost: its runs were settled", worker)
+            for row in await in_thread(self._records.running_of_worker, worker):
+                await self._settle_lost_run(row)
+            await in_thread(self._records.remove_worker, worker)
+            logger.warning("worker %s was lost; its runs were settled", worker)
         await self.sweep()
-        self._changed()
+        self._on_change()
 
-    async def _lose(self, row: RunRow) -> None:
+    async def _settle_lost_run(self, row: RunRow) -> None:
         if not row.booking:  # its CLI was not started
             await self._books.release_unstarted(row.key, row.attempt)
             number = await in_thread(
-                lambda: self._records.lose(row, hold=False, resumes=bool(row.resumes), error="")
+                lambda: self._records.mark_lost(row, hold=False, resumes=bool(row.resumes), error="")
             )
         else:
-            await self._books.give_up(row.booking, _LOST)
+            await self._books.mark_unknown(row.booking, _LOST)
             hold = self._batch.on_lost == "hold" or row.lost + 1 >= MOST_LOST
             resumes = self._batch.on_lost == "resume"
-            number = await in_thread(lambda: self._records.lose(row, hold=hold, resumes=resumes, error=_LOST))
+            number = await in_thread(
+                lambda: self._records.mark_lost(row, hold=hold, resumes=resumes, error=_LOST)
+            )
         await self._put(row.key, number)
 
     async def flush_outbox(self) -> None:
-        """Book the answers that processes of this machine have left, unless those still live."""
+        """Book the results that dead workers of this machine left in the outbox."""
         pending = await in_thread(lambda: list(self._outbox.pending()))
         if not pending:
             return
@@ -425,27 +434,27 @@ class Worker:
         for path, content in pending:
             if content.get("uid") != self._records.uid:
                 logger.warning(
-                    "the answer in %s is of another batch of this name, and is left as it is", path
+                    "the result in %s belongs to another batch of the same name and is left in place", path
                 )
             elif content.get("worker") not in alive:
-                await self._book_left(path, content)
+                await self._book_from_outbox(path, content)
 
-    async def _book_left(self, path: Path, content: dict[str, Any]) -> None:
+    async def _book_from_outbox(self, path: Path, content: dict[str, Any]) -> None:
         if not await in_thread(self._outbox.sync, path):
             return
         key, attempt = str(content["key"]), int(content["attempt"])
         outcome = conclude(self._batch, content["result"], content.get("stopped"), content.get("why", ""))
-        outcome = await self._book(content["booking"], outcome)
+        outcome = await self._book_cost(content["booking"], outcome)
         kept = await in_thread(
             self._records.finish, key, attempt, str(content["worker"]), _resolve_known(outcome)
         )
         await in_thread(self._outbox.remove, path)
         logger.warning(
-            "an answer of %s was in the outbox: %s", key, "booked" if kept else "its cost was booked"
+            "found a result of run %s in the outbox: booked %s", key, "it" if kept else "only its cost"
         )
 
     async def sweep(self, pages: int | None = None) -> None:
-        """Deliver anew what waits and is on its way nowhere: its delivery, or who took it, was lost."""
+        """Queue new deliveries for waiting runs whose delivery, or the worker that received it, was lost."""
         after = 0
         while (pages is None or pages > 0) and (
             rows := await in_thread(self._records.in_state, "waiting", after)
@@ -455,19 +464,19 @@ class Worker:
             at = {Delivery(row.key, row.delivery): row for _, row in rows}
             found = await self._queue.locate(list(at))
             living = {row["executor"] for row in await in_thread(self._records.workers) if not row["gone"]}
-            anew: list[Delivery] = []
+            new: list[Delivery] = []
             for delivery in at:
                 where = found.get(delivery)
                 if where is None or (where and where not in living):
                     number = await in_thread(self._records.redeliver, delivery.key, delivery.number)
-                    anew += [] if number is None else [Delivery(delivery.key, number)]
-            if anew:
-                logger.warning("%d runs waited with nobody to deliver them: they are queued again", len(anew))
-                await self._queue.put(anew)
+                    new += [] if number is None else [Delivery(delivery.key, number)]
+            if new:
+                logger.warning("%d waiting runs had no delivery and were queued again", len(new))
+                await self._queue.put(new)
 
 
 def _resolve_known(outcome: Outcome) -> Outcome:
-    """Return a run that was stopped as failed, if its cost is known after all."""
+    """Turn the outcome of a stopped run from unknown to failed if its cost is known after all."""
     if outcome.state == "unknown" and outcome.cost is not None:
-        return replace(outcome, state="failed", again=False)
+        return replace(outcome, state="failed", retryable=False)
     return outcome
