@@ -454,7 +454,7 @@ def test_a_folder_that_ends_with_a_slash_is_created(tmp_path):
     run("export", SESSION, "-o", f"{tmp_path}/new/er/")
     assert (tmp_path / "new" / "er" / f"{SESSION}.jsonl").exists()
     error = run("export", SESSION, "-o", tmp_path / "nothing", code=2)
-    assert "name it .md, .html or .jsonl" in error
+    assert "use the suffix .md, .html or .jsonl" in error
 
 
 def test_an_unreadable_session_does_not_prevent_the_import_of_others(tmp_path, config):

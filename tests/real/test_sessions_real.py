@@ -488,7 +488,7 @@ async def test_what_cannot_be_saved_is_refused_at_the_start(start):
     async with machine([say("Two.")], session_store=store, **more) as (options, config, model):
         config.mkdir(exist_ok=True)
         (config / "projects").write_text("a file where the folder should be")
-        with pytest.raises(SessionStoreError, match="name a folder that is: env={'CLAUDE_CONFIG_DIR'"):
+        with pytest.raises(SessionStoreError, match="or set another folder with env={'CLAUDE_CONFIG_DIR'"):
             await ClaudeSDKClient(options).connect()
         assert model.requests == []
 

@@ -120,7 +120,7 @@ def test_wrong_use_is_named(tmp_path):
     harbour(tmp_path)
     with pytest.raises(ValueError, match="format must be one of markdown, jsonl, html, got 'pdf'"):
         sessions.export_session(SESSION, "pdf", config_dir=tmp_path)
-    with pytest.raises(ValueError, match="name it .md, .html or .jsonl"):
+    with pytest.raises(ValueError, match="use the suffix .md, .html or .jsonl"):
         sessions.export_session_to_file(SESSION, tmp_path / "x.pdf", config_dir=tmp_path)
     with pytest.raises(ValueError, match="Invalid session_id"):
         sessions.export_session("--x", config_dir=tmp_path)

@@ -172,9 +172,9 @@ def test_what_cannot_be_exported_is_not_deleted(config, tmp_path):
 @pytest.mark.parametrize(
     ("limits", "error", "text"),
     [
-        ({}, ValueError, "say which sessions to delete"),
+        ({}, ValueError, "needs a limit: older_than, keep, max_bytes or tag"),
         ({"older_than": 30}, TypeError, "timedelta"),
-        ({"keep": -1}, ValueError, "keep must not be negative, and is -1"),
+        ({"keep": -1}, ValueError, "keep must not be negative, got -1"),
         ({"max_bytes": -1}, ValueError, "max_bytes must not be negative"),
         ({"keep": 1, "keep_tags": "abc"}, TypeError, "several tags"),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from shared.transcripts import SESSION, Writer
 from toolwire import sessions
-from toolwire.sessions.spool import Spool, find_place, is_temporary
+from toolwire.sessions.spool import Spool, find_transcript_path, is_temporary
 
 KEY = {"project_key": "-work", "session_id": SESSION}
 
@@ -49,8 +49,8 @@ def test_no_project_leads_out_of_it(tmp_path, project):
 
 def test_a_subpath_is_a_file_below():
     """Or none."""
-    assert find_place(Path("/s"), "subagents/agent-a.b") == Path("/s/subagents/agent-a.b.jsonl")
-    assert find_place(Path("/s"), "a/../b") is None
+    assert find_transcript_path(Path("/s"), "subagents/agent-a.b") == Path("/s/subagents/agent-a.b.jsonl")
+    assert find_transcript_path(Path("/s"), "a/../b") is None
 
 
 def test_files_for_a_while_are_known(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The functions for sessions on disk for `await`: each runs in a thread, on asyncio and on trio."""
+"""Async versions of the functions for sessions on disk. Each runs in a thread, on asyncio and on trio."""
 
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,11 +14,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _AT_ONCE = 100
-_workers = Workers(4)  # it is disk work: more threads would not be quicker
+_workers = Workers(4)  # disk work: more threads would not be faster
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """Run work on the disk in a thread."""
+    """Run disk work in a thread."""
     return await _workers.run(work)
 
 
@@ -48,7 +48,7 @@ async def iter_session_messages(
     whole_history: bool = False,
     config_dir: Directory | None = None,
 ) -> AsyncIterator[SessionMessage]:
-    """Yield the messages of a session in order; some are read at a time."""
+    """Yield the messages of a session in order, reading a few at a time."""
     found = disk.iter_session_messages(
         session_id, directory, whole_history=whole_history, config_dir=config_dir
     )

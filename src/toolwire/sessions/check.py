@@ -1,6 +1,6 @@
-"""Looks for what is wrong with the sessions on disk: damaged files, missing parts, remains, open permissions.
+"""Checks the sessions on disk for damaged files, missing parts, leftovers and open permissions.
 
-Changes nothing. What is found hides no message from the other functions, which work around it.
+Changes nothing. The other functions work around these problems, so no message is hidden by them.
 """
 
 import os
@@ -31,7 +31,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 @record
 class SessionProblem(Record):
-    """Something that is wrong with a session's files."""
+    """A problem with the files of a session."""
 
     kind: ProblemKind
     path: str
@@ -46,9 +46,9 @@ def check_sessions(
     config_dir: Directory | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[SessionProblem]:
-    """Return what is wrong with the sessions of a directory and its git worktrees; of all directories for None.
+    """Return the problems with the sessions of a directory and its git worktrees; with None, of all directories.
 
-    Every transcript is read. `on_progress(done, total)` is called with bytes meanwhile.
+    Reads every transcript, and meanwhile calls `on_progress(done, total)` with bytes.
     """
     folders = paths.find_project_folders(directory, config_dir)
     found: list[SessionProblem] = []
@@ -70,7 +70,7 @@ def check_sessions(
         SessionProblem(
             "duplicate_session",
             str(path),
-            f"the same session is also in {others[0]}; the newest one counts",
+            f"the same session is also in {others[0]}; the newest file is used",
             name,
         )
         for name, them in copies.items()
@@ -96,7 +96,7 @@ def _unreadable(error: OSError, session_id: str | None = None) -> SessionProblem
 def _stat_problems(
     path: Path, session_id: str, waiting: list[tuple[SessionFile, str, bool]], *, of_subagent: bool = False
 ) -> Iterator[SessionProblem]:
-    """Look at a file without reading it. One that can be read is added to those that wait."""
+    """Check a file without reading it. If it can be read, add it to `waiting`."""
     try:
         status = path.stat()
     except OSError as error:
@@ -107,7 +107,7 @@ def _stat_problems(
         return
     yield from _check_permissions(path, status, session_id)
     if not status.st_size:
-        yield SessionProblem("empty", str(path), "it is empty, and counts as not there", session_id)
+        yield SessionProblem("empty", str(path), "it is empty and is ignored", session_id)
         return
     waiting.append((SessionFile(path, status.st_size, status.st_mtime_ns), session_id, of_subagent))
 
@@ -122,26 +122,26 @@ def _check_permissions(
 
 
 def _check_folder(folder: Path, waiting: list[tuple[SessionFile, str, bool]]) -> Iterator[SessionProblem]:
-    """Look at what is kept beside a transcript."""
+    """Check the folder beside a transcript."""
     session_id = folder.name
     if not os.path.lexists(folder.with_suffix(".jsonl")):
-        message = "subagents and results of tools without a transcript: their session was deleted"
+        message = "it has subagents or tool results without a transcript: their session was deleted"
         yield SessionProblem("orphan", str(folder), message, session_id)
     for path in paths.list_subagent_files(folder):
         yield from _stat_problems(path, session_id, waiting, of_subagent=True)
     for each in paths.walk(folder / "subagents"):
         of = Path(each.path.removesuffix(".meta.json") + ".jsonl")
         if each.name.endswith(".meta.json") and not of.exists():
-            message = "a note about a subagent whose transcript is gone"
+            message = "it has the metadata of a subagent whose transcript is missing"
             yield SessionProblem("orphan", each.path, message, session_id)
 
 
 def _find_remains(config_folder: Path, known: set[str]) -> Iterator[SessionProblem]:
-    """Find what the CLI keeps elsewhere for sessions that are gone."""
+    """Find files that the CLI keeps elsewhere for sessions that no longer exist."""
     for name, what in (("file-history", "copies of your files"), ("session-env", "an environment")):
         for path in paths.list_folder(config_folder / name):
             if entries.is_session_id(path.name) and path.name not in known:
-                message = f"{what}, kept for a session that is gone"
+                message = f"{what}, kept for a session that no longer exists"
                 yield SessionProblem("orphan", str(path), message, path.name)
 
 
@@ -149,29 +149,30 @@ def _check_transcript(file: SessionFile, session_id: str, *, of_subagent: bool) 
     path = str(file.path)
     bad: list[int] = []
     nodes: dict[str, tree.Node] = {}
-    twice = 0
+    duplicates = 0
     try:
         for place, entry in transcript.read_entries(file.path, skipped=bad):
             node = tree.make_node(entry, place)
             if node is not None:
-                twice += node.uuid in nodes
+                duplicates += node.uuid in nodes
                 nodes.setdefault(node.uuid, node)
         is_torn = bool(bad) and not transcript.ends_with_newline(file.path)
     except OSError as error:
         yield _unreadable(error, session_id)
         return
     if is_torn:
-        message = f"the last line, at byte {bad.pop()}, is torn: it was not written to its end"
+        message = f"the last line, at byte {bad.pop()}, is torn: it was not written completely"
         yield SessionProblem("torn_line", path, message, session_id)
     if bad:
-        message = f"{len(bad)} lines cannot be read, the first at byte {bad[0]}; they are left out"
+        message = f"{len(bad)} lines cannot be read, the first at byte {bad[0]}; they are skipped"
         yield SessionProblem("bad_line", path, message, session_id)
-    if twice:
-        yield SessionProblem("duplicate_uuid", path, f"{twice} entries are there more than once", session_id)
+    if duplicates:
+        message = f"{duplicates} entries occur more than once"
+        yield SessionProblem("duplicate_uuid", path, message, session_id)
     gaps = [node for node in nodes.values() if node.parent is not None and node.parent not in nodes]
     if gaps and not (of_subagent and len(gaps) == 1):  # a forked subagent begins with a message of its parent
-        message = f"{len(gaps)} entries follow one that is missing, the first at byte {gaps[0].position}"
+        message = f"{len(gaps)} entries have a missing parent, the first at byte {gaps[0].position}"
         yield SessionProblem("gap", path, message, session_id)
     if cycles := tree.find_cycles(nodes):
-        message = f"entries follow each other in a circle, one of them at byte {cycles[0].position}"
+        message = f"entries are their own ancestors (a cycle), one of them at byte {cycles[0].position}"
         yield SessionProblem("cycle", path, message, session_id)

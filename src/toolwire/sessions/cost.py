@@ -1,8 +1,8 @@
-"""What sessions have cost: dollars as the CLI recorded them, and tokens; by session, day, project, model and tag.
+"""The cost of sessions: dollars as the CLI recorded them, and tokens; by session, day, project, model and tag.
 
-Dollars are only ever the CLI's own figure. When a CLI ends it writes the total of the session so far, over all
-resumes and with its subagents. Where it could not (it was killed, or still runs) there are the tokens that the
-model's API reported with each response, counted once for each response, and no dollars: toolwire has no price list.
+Dollars are always the CLI's own figure. When a CLI ends it writes the total cost of the session so far, including
+all resumes and subagents. If it could not (it was killed, or still runs), only the tokens that the model's API
+reported are known, counted once per response. There are no dollars then, since toolwire has no price list.
 """
 
 from array import array
@@ -26,14 +26,14 @@ CostGrouping = Literal["session", "day", "project", "model", "tag"]
 
 _ROUNDING: Final = 1e-9
 _TOO_MANY: Final = 1 << 50
-"""Tokens or dollars that nobody can have used: the number is not believed."""
+"""Numbers of tokens or dollars from here on are implausible, and ignored."""
 UNKNOWN: Final = "unknown"
-"""The model or the day of usage that does not tell."""
+"""Stands for the model or the day of usage for which it is not recorded."""
 
 
 @record
 class TokenUsage(Record):
-    """Tokens, and dollars as far as the CLI recorded them."""
+    """Tokens, and dollars if the CLI recorded them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -44,11 +44,11 @@ class TokenUsage(Record):
 
     @property
     def tokens(self) -> int:
-        """All tokens, whatever they cost."""
+        """The number of all tokens."""
         return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
-        """Return the sum. Dollars are unknown only if they are so in both."""
+        """Return the sum. Dollars are unknown (None) only if both are."""
         known = [each.cost_usd for each in (self, other) if each.cost_usd is not None]
         return TokenUsage(
             self.input_tokens + other.input_tokens,
@@ -61,7 +61,7 @@ class TokenUsage(Record):
 
 @dataclass(frozen=True)
 class CostPart:
-    """What one model has cost on one day (UTC)."""
+    """The cost of one model on one day (UTC)."""
 
     day: str
     model: str
@@ -70,21 +70,21 @@ class CostPart:
 
 @record
 class SessionCost(Record):
-    """What a session has cost over all its resumes, with its subagents."""
+    """The cost of a session, including all resumes and subagents."""
 
     session_id: str
     cost_usd: float | None = None
     """The total that the CLI recorded; None if it recorded none."""
     is_estimate: bool = False
-    """Something is not in the CLI's total: its tokens were counted from the responses, its dollars are unknown."""
+    """True if the CLI's total is incomplete: the rest has tokens, counted from responses, but no dollars."""
     parts: list[CostPart] = field(default_factory=list)
-    """By day and model. Between two totals of the CLI, dollars are shared out by the tokens of each day."""
+    """The cost by day and model. Dollars between two totals of the CLI are divided by the tokens of each day."""
     project: str = ""
     """The directory in which the session began."""
     tag: str | None = None
     title: str = ""
     inherited_usd: float | None = None
-    """For a fork that the CLI made, what its source had cost by then. The CLI's total has it, a report does not."""
+    """For a fork made by the CLI: the cost of its source until then. In the CLI's total, but not in a report."""
 
     @property
     def usage(self) -> TokenUsage:
@@ -100,24 +100,24 @@ class SessionCost(Record):
 
 @record
 class CostGroup(Record):
-    """A row of a report: what the sessions of one group have cost."""
+    """A row of a report: the cost of the sessions of one group."""
 
     name: str
     sessions: int
     usage: TokenUsage
     is_estimate: bool = False
-    """The usage of some sessions in it was counted from their responses; dollars are missing for that."""
+    """True if usage of some sessions was counted from their responses, so that dollars are missing."""
 
 
 @record
 class CostReport(Record):
-    """What several sessions have cost."""
+    """The cost of several sessions."""
 
     sessions: list[SessionCost] = field(default_factory=list)
     since: str | None = None
     until: str | None = None
     unreadable: list[str] = field(default_factory=list)
-    """Sessions that could not be read, which the report lacks."""
+    """Ids of sessions that could not be read, and so are missing from the report."""
 
     @property
     def total(self) -> CostGroup:
@@ -157,14 +157,14 @@ def _add_up(parts: Iterable[TokenUsage]) -> TokenUsage:
 def session_cost(
     session_id: str, directory: Directory | None = None, *, config_dir: Directory | None = None
 ) -> SessionCost:
-    """Return what a session has cost. FileNotFoundError if there is no such session."""
+    """Return the cost of a session. FileNotFoundError if there is no such session."""
     return read_cost(recorded.open_session(session_id, directory, config_dir))
 
 
 async def session_cost_from_store(
     session_store: SessionStore, session_id: str, directory: Directory | None = None
 ) -> SessionCost:
-    """Return what a session in a store has cost. FileNotFoundError if there is no such session."""
+    """Return the cost of a session in a store. FileNotFoundError if there is no such session."""
     return read_cost(await recorded.load_session(session_store, session_id, directory))
 
 
@@ -177,10 +177,10 @@ def cost_report(
     config_dir: Directory | None = None,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> CostReport:
-    """Return what the sessions of a directory and its git worktrees have cost; of all directories for None.
+    """Return the cost of the sessions of a directory and its git worktrees; with None, of all directories.
 
-    `since`, `until`: only the days between them, in UTC, both included. `on_progress(done, all)` is called after
-    each session.
+    `since` and `until` limit the report to the days between them, in UTC, both included. `on_progress(done, total)`
+    is called after each session.
     """
     folders = paths.find_project_folders(directory, config_dir, include_worktrees=include_worktrees)
     files = list(paths.list_session_files(folders))
@@ -207,8 +207,8 @@ async def cost_report_from_store(
     until: datetime | None = None,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> CostReport:
-    """Return what the sessions have cost that a store has for a directory (None: the current one)."""
-    from toolwire.sessions import store_functions  # noqa: PLC0415 - loads an event loop's library
+    """Return the cost of the sessions that a store has for a directory (None: the current one)."""
+    from toolwire.sessions import store_functions  # noqa: PLC0415 - loads anyio, which the rest does not need
 
     rows = await store_functions.list_sessions_from_store(session_store, directory)
     report = _Report(since, until, len(rows), on_progress)
@@ -223,7 +223,7 @@ async def cost_report_from_store(
 
 
 class _Report:
-    """Gathers the costs of sessions, and lets only some days in."""
+    """Collects the costs of sessions, limited to some days."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class _Report:
         self._advance()
 
     def find_forks(self) -> "Iterator[tuple[str, _Total]]":
-        """Yield the sessions that the CLI copied from another one, each with the total that it took along."""
+        """Yield the sessions that the CLI forked from another one, each with the total that it inherited."""
         for session_id, responses in self._responses.items():
             for each in reversed(responses):
                 total = self._totals.get(each)
@@ -263,7 +263,7 @@ class _Report:
                     break
 
     def correct(self, session: RecordedSession, inherited: "_Total") -> None:
-        """Count a fork anew, without what its source had cost."""
+        """Count a fork again, without the cost of its source."""
         cost = _Count(session, inherited).cost
         cost.inherited_usd = inherited.cost_usd
         if cost.cost_usd is not None:
@@ -292,7 +292,7 @@ class _Report:
 
 @dataclass(frozen=True)
 class _Total:
-    """What the CLI recorded when it ended. `uuid`: the entry of the last response before."""
+    """A total that the CLI recorded when it ended. `uuid` is that of the entry of the last response before it."""
 
     session_id: str
     uuid: str
@@ -309,18 +309,18 @@ class _Response:
 
 
 def read_cost(session: RecordedSession) -> SessionCost:
-    """Count what a session has cost."""
+    """Compute the cost of a session."""
     return _Count(session).cost
 
 
 class _Count:
-    """One pass over a session. `inherited`: what a fork took over from its source, which is not its own cost."""
+    """One pass over a session. `inherited` is the total of a fork's source, which is not part of its own cost."""
 
     def __init__(self, session: RecordedSession, inherited: _Total | None = None) -> None:
         self.totals: list[_Total] = []
         self.before_first_total: list[str] = []
         self._parts: dict[tuple[str, str], TokenUsage] = {}
-        self._open: dict[str, _Response] = {}  # responses that no total has yet
+        self._open: dict[str, _Response] = {}  # responses that no total includes yet
         self._closed: set[str] = set()
         self._before = inherited
         self._copied = inherited.uuid if inherited else ""
@@ -331,7 +331,7 @@ class _Count:
         data: dict[str, Any] = {}
         for _, entry in session.main.read_all():
             entries.fold_entry(data, entry)
-            self._see(entry, session.session_id)
+            self._add_entry(entry, session.session_id)
         if self._open or not self.totals:
             self._add_subagents(session.subagents.values())
         for each in self._open.values():
@@ -346,8 +346,8 @@ class _Count:
             entries.choose_title(data),
         )
 
-    def _see(self, entry: Mapping[str, Any], session_id: str) -> None:
-        if "forkedFrom" in entry:  # a fork of ours copied it, up to now; it was paid in its source
+    def _add_entry(self, entry: Mapping[str, Any], session_id: str) -> None:
+        if "forkedFrom" in entry:  # copied by fork_session(); its cost belongs to the source
             self._covered_until = max(self._covered_until, entries.read_time(entry.get("timestamp")) or 0)
             return
         if entry.get("type") == "cost-state":
@@ -366,9 +366,9 @@ class _Count:
                 self._open.clear()
 
     def _close(self, total: _Total) -> None:
-        """Share out what was added since the last total by the days of the responses since then."""
+        """Distribute the cost since the last total over the days of the responses since then."""
         before = self._before
-        if before is not None and total.cost_usd < before.cost_usd:  # it began anew
+        if before is not None and total.cost_usd < before.cost_usd:  # the CLI started counting from 0 again
             self._parts.clear()
             before = None
         weights: Counter[tuple[str, str]] = Counter()
@@ -403,7 +403,7 @@ class _Count:
             self._parts[day, model] = self._parts.get((day, model), TokenUsage()) + usage
 
     def _add_subagents(self, transcripts: Iterable[Transcript]) -> None:
-        """Add the responses of subagents that no total has: those after the last one."""
+        """Add the responses of subagents after the last total, which no total includes."""
         for each in transcripts:
             for _, entry in each.read_all():
                 found = _read_response(entry)
@@ -414,7 +414,7 @@ class _Count:
 
 
 def _read_response(entry: Mapping[str, Any]) -> tuple[str, _Response] | None:
-    """Read the usage of a response, and the name that all lines of one response share."""
+    """Return the usage of a response, and the id that all entries of one response share."""
     message = entry.get("message")
     if entry.get("type") != "assistant" or not isinstance(message, dict):
         return None
@@ -435,7 +435,7 @@ def _read_response(entry: Mapping[str, Any]) -> tuple[str, _Response] | None:
         return None
     try:
         day = datetime.fromtimestamp(at / 1000, UTC).date().isoformat() if at else UNKNOWN
-    except (OverflowError, ValueError):  # a year that the calendar does not have
+    except (OverflowError, ValueError):  # a year out of range
         day = UNKNOWN
     return name, _Response(day, model if isinstance(model, str) and model else UNKNOWN, counted, at)
 

@@ -1,7 +1,7 @@
 """The history of past conversations on this machine: list, read, rename, tag, fork and delete sessions.
 
-The functions are those of the official package; `config_dir` names another folder than the CLI's usual one. They
-read and write files and so block; `toolwire.sessions.aio` has the same ones for `await`.
+The functions are those of the official package; `config_dir` selects another folder than the CLI's default. They
+read and write files and so block; `toolwire.sessions.aio` has async versions.
 """
 
 import errno
@@ -34,7 +34,7 @@ def list_sessions(
     *,
     config_dir: Directory | None = None,
 ) -> list[SDKSessionInfo]:
-    """Return the sessions of a directory and its git worktrees, newest first; of all directories for None.
+    """Return the sessions of a directory and its git worktrees, newest first; with None, of all directories.
 
     Only the files of the page are read.
     """
@@ -70,7 +70,7 @@ def summarise_files(
 
 
 def _find_index() -> ModuleType | None:
-    """Return the module of the index; None if this Python has no SQLite."""
+    """Return the index module; None if this Python has no SQLite."""
     try:
         from toolwire.sessions import index  # noqa: PLC0415 - not every Python has SQLite
     except ImportError:
@@ -81,7 +81,7 @@ def _find_index() -> ModuleType | None:
 def get_session_info(
     session_id: str, directory: Directory | None = None, *, config_dir: Directory | None = None
 ) -> SDKSessionInfo | None:
-    """Return what a list shows of one session. None if there is no such session, or nothing to show."""
+    """Return the list entry of one session. None if there is no such session, or nothing to show."""
     file = paths.find_session(session_id, directory, config_dir)
     if file is None:
         return None
@@ -98,9 +98,9 @@ def get_session_messages(
     whole_history: bool = False,
     config_dir: Directory | None = None,
 ) -> list[SessionMessage]:
-    """Return the messages of a session in order; none if there is no such session.
+    """Return the messages of a session in order; an empty list if there is no such session.
 
-    After a compaction the conversation begins with its summary; `whole_history` also gives what was before.
+    After a compaction the conversation begins with its summary; `whole_history` includes the messages before it.
     """
     file = paths.find_session(session_id, directory, config_dir)
     if file is None:
@@ -116,9 +116,9 @@ def iter_session_messages(
     whole_history: bool = False,
     config_dir: Directory | None = None,
 ) -> Iterator[SessionMessage]:
-    """Yield the messages of a session in order, each read when it is asked for; none if there is no such session.
+    """Yield the messages of a session in order, reading each when needed; nothing if there is no such session.
 
-    For sessions that are too large for a list: memory holds one message and a small note for each of the others.
+    For sessions that are too large for a list: memory holds one message, and a small node for each of the others.
     """
     file = paths.find_session(session_id, directory, config_dir)
     if file is not None:
@@ -129,7 +129,7 @@ def _collect(messages: Iterator[SessionMessage], path: Path) -> list[SessionMess
     try:
         return list(messages)
     except FileNotFoundError:
-        return []  # it was deleted meanwhile
+        return []  # deleted meanwhile
     except OSError as error:
         logger.warning("cannot read the session %s: %s", path, error)
         return []
@@ -151,18 +151,19 @@ def search_sessions(
     config_dir: Directory | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[SearchHit]:
-    """Return the messages that have all words of a query, best first: of a directory and its worktrees, or of all.
+    """Return the messages that contain all words of a query, best first.
 
-    The last word may be the beginning of one, unless a space follows; text in quotes is a phrase. Subagents are
-    searched too; what tools returned only with `include_tool_output`.
+    Searches a directory and its git worktrees; with None, all directories. The last word may be incomplete, unless
+    a space follows it; text in quotes is a phrase. Subagents are searched too; the output of tools only with
+    `include_tool_output`.
 
     - `tag`: only sessions with this tag. `branch`: only messages from this git branch.
-    - `since`, `until`: only messages from this time on, and before that one (without a time zone: local time).
-    - `tool`: only calls of this tool, and their results; `mcp__shop__*` for several.
-    - `model`: only answers of models with this in their name, such as `sonnet`.
-    - `on_progress(done, total)`: called with bytes while transcripts that are new or longer are read.
+    - `since`, `until`: only messages from `since` on, and before `until` (without a time zone: local time).
+    - `tool`: only calls of this tool, and their results; `mcp__shop__*` matches several.
+    - `model`: only responses of models with this in their name, such as `sonnet`.
+    - `on_progress(done, total)`: called with bytes while new or longer transcripts are read.
 
-    The first search reads all transcripts, later ones what was added. NotSupportedError if this Python has no
+    The first search reads all transcripts, later ones only what was added. NotSupportedError if this Python has no
     SQLite with full-text search.
     """
     match = make_match(query, include_output=include_tool_output)
@@ -170,7 +171,9 @@ def search_sessions(
         return []
     index = _find_index()
     if index is None:
-        raise NotSupportedError("this Python has no SQLite, which a search needs")
+        raise NotSupportedError(
+            "a search needs SQLite, which this Python was built without: use another Python"
+        )
     folders = paths.find_project_folders(directory, config_dir)
     wanted = index.TextQuery(
         match,
@@ -193,7 +196,7 @@ def search_sessions(
 def list_subagents(
     session_id: str, directory: Directory | None = None, *, config_dir: Directory | None = None
 ) -> list[str]:
-    """Return the ids of a session's subagents; none if there is no such session."""
+    """Return the ids of a session's subagents; an empty list if there is no such session."""
     file = paths.find_session(session_id, directory, config_dir)
     found = [] if file is None else paths.list_subagent_files(file.folder)
     return [path.stem.removeprefix("agent-") for path in found]
@@ -208,21 +211,22 @@ def get_subagent_messages(
     *,
     config_dir: Directory | None = None,
 ) -> list[SessionMessage]:
-    """Return the messages of a subagent in order; none if there is no such session or subagent."""
+    """Return the messages of a subagent in order; an empty list if there is no such session or subagent."""
     file = paths.find_session(session_id, directory, config_dir)
     for path in [] if file is None else paths.list_subagent_files(file.folder):
         if path.stem == f"agent-{agent_id}":
-            noted = paths.read_subagent_metadata(path)
-            return _collect(transcript.read_messages(path, session_id, limit, offset, metadata=noted), path)
+            metadata = paths.read_subagent_metadata(path)
+            found = transcript.read_messages(path, session_id, limit, offset, metadata=metadata)
+            return _collect(found, path)
     return []
 
 
 def rename_session(
     session_id: str, title: str, directory: Directory | None = None, *, config_dir: Directory | None = None
 ) -> None:
-    """Give a session a title. ValueError for an empty one, FileNotFoundError if there is no such session.
+    """Set the title of a session. ValueError if it is empty, FileNotFoundError if there is no such session.
 
-    A CLI that has the session open does not see it; `ClaudeSDKClient.rename_session` tells it.
+    A CLI that has the session open does not notice; use `ClaudeSDKClient.rename_session` for that.
     """
     entries.check_session_id(session_id)
     _append(session_id, "custom-title", {"customTitle": entries.clean_title(title)}, directory, config_dir)
@@ -235,7 +239,7 @@ def tag_session(
     *,
     config_dir: Directory | None = None,
 ) -> None:
-    """Give a session a tag in place of the one it had, or none. FileNotFoundError if there is no such session."""
+    """Set the tag of a session; None removes it. FileNotFoundError if there is no such session."""
     entries.check_session_id(session_id)
     cleaned = "" if tag is None else entries.clean_tag(tag)
     _append(session_id, "tag", {"tag": cleaned}, directory, config_dir)
@@ -255,20 +259,20 @@ def delete_session(
     entries.check_session_id(session_id)
     file = find_file(session_id, directory, config_dir)
     folders = paths.find_project_folders(directory, config_dir)
-    copies = paths.find_copies(session_id, folders)  # else an older one would take the place of this one
+    copies = paths.find_copies(session_id, folders)  # otherwise an older copy would reappear
     for each in [*(each for each in copies if each.path != file.path), file]:
         delete_file(each, force=force)
     forget_files([*copies, file])
 
 
 def forget_files(files: list[SessionFile]) -> None:
-    """Take sessions that were deleted out of the index."""
+    """Remove deleted sessions from the index."""
     if files and (index := _find_index()):
         index.forget_files(files[0].config_folder, files)
 
 
 def delete_file(file: SessionFile, *, force: bool = False) -> None:
-    """Delete the session of a transcript, with everything that the CLI keeps for it. The index still has it."""
+    """Delete the session of a transcript, with everything that the CLI keeps for it. The index is not updated."""
     process = paths.find_running_process(file.session_id, file.config_folder)
     if process is not None and not force:
         raise SessionRunningError(
@@ -297,7 +301,7 @@ def fork_session(
     *,
     config_dir: Directory | None = None,
 ) -> ForkSessionResult:
-    """Copy a session under a new id, as a whole or up to a message, with the subagents of the copied part.
+    """Copy a session, or its part up to a message, under a new id, with the subagents of the copied part.
 
     ValueError if there is no such message, or nothing to copy; FileNotFoundError if there is no such session.
     """
@@ -311,8 +315,8 @@ def fork_session(
     try:
         _write(copy.path, fork.copy(_entries_of(source.path), cleaned, datetime.now(UTC)))
         for path in paths.list_subagent_files(source.folder):
-            noted = paths.read_subagent_metadata(path)
-            if up_to_message_id is None or noted.get("toolUseId") in fork.tool_uses:
+            metadata = paths.read_subagent_metadata(path)
+            if up_to_message_id is None or metadata.get("toolUseId") in fork.tool_uses:
                 _copy_subagent(path, copy.folder / path.relative_to(source.folder), fork.session_id)
     except BaseException:
         copy.path.unlink(missing_ok=True)
@@ -324,8 +328,8 @@ def fork_session(
 def _copy_subagent(source: Path, target: Path, session_id: str) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _write(target, ({**entry, "sessionId": session_id} for entry in _entries_of(source)))
-    if (noted := source.with_suffix(".meta.json")).exists():
-        shutil.copyfile(noted, target.with_suffix(".meta.json"))
+    if (metadata := source.with_suffix(".meta.json")).exists():
+        shutil.copyfile(metadata, target.with_suffix(".meta.json"))
 
 
 def _entries_of(path: Path) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,6 @@
-"""Reads what a list of sessions shows out of transcript entries: titles, first prompt, times, tag.
+"""Interprets single transcript entries, and folds them into the summary of a session: titles, prompts, times, tag.
 
-Owns the meaning of single entries, for files and stores alike. The order of messages is in `sessions/tree`.
-No I/O.
+Used for files and stores alike. The order of messages is in `sessions/tree`. No I/O.
 """
 
 import re
@@ -16,7 +15,7 @@ from toolwire.sessions.types import SDKSessionInfo, SessionStoreEntry, SessionSu
 
 _SESSION_ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 NOT_MIRRORED: Final = frozenset({"api-request", "api-request-blob", "api-request-shape"})
-"""Types of lines that the CLI writes to disk and never sends to a store: copies of requests to the model's API."""
+"""Types of entries that the CLI writes to disk but never sends to a store: copies of requests to the API."""
 
 _METADATA: Final = "agent_metadata"
 _PROMPT_LENGTH: Final = 200
@@ -47,7 +46,7 @@ def check_session_id(value: object, name: str = "session_id") -> None:
 
 
 def read_line(line: bytes) -> dict[str, Any] | None:
-    """Read one line of a transcript. None if it is empty, torn or no JSON object: one bad line hides no other."""
+    """Parse one line of a transcript. None if it is empty, torn or not a JSON object, so that it can be skipped."""
     try:
         entry = json_codec.loads(line, lone_surrogates=True)
     except (ValueError, RecursionError):
@@ -56,7 +55,7 @@ def read_line(line: bytes) -> dict[str, Any] | None:
 
 
 def write_line(entry: Mapping[str, Any]) -> bytes:
-    """Write an entry as one line. Its type comes first, as the official readers expect."""
+    """Encode an entry as one line. Its type comes first, as the official readers expect."""
     return lines.encode({"type": entry["type"], **entry} if "type" in entry else dict(entry))
 
 
@@ -65,8 +64,8 @@ def fold_session_summary(
 ) -> SessionSummaryEntry:
     """Add entries of a session's main transcript to its summary, and return the new one.
 
-    A store calls this in `append`, with the summary that it has (or None), and keeps the result beside the entries:
-    then sessions are listed without loading them. `mtime` is left as it was: the store sets it.
+    A store calls this in `append` with the summary that it has (or None), and stores the result with the entries,
+    so that sessions can be listed without loading them. `mtime` is not changed: the store sets it.
     """
     data = dict(prev["data"]) if prev else {}
     for entry in entries:
@@ -110,7 +109,7 @@ def _fold_prompt(data: dict[str, Any], entry: Mapping[str, Any]) -> None:
 
 
 def prompt_texts(entry: Mapping[str, Any]) -> list[str]:
-    """Return the texts that a user wrote in an entry; none for one that has the result of a tool."""
+    """Return the texts that the user wrote in an entry; an empty list if it holds the result of a tool."""
     blocks = read_blocks(entry)
     return [] if any(each.get("type") == "tool_result" for each in blocks) else list_texts(blocks)
 
@@ -122,42 +121,42 @@ def read_blocks(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def list_blocks(content: object) -> list[dict[str, Any]]:
-    """Return the blocks of a content, which may also be one text."""
+    """Return the blocks of a message content, which may also be a plain string."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
 
 
 def list_texts(blocks: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the texts of those blocks that are one."""
+    """Return the texts of all text blocks."""
     texts = [each.get("text") for each in blocks if each.get("type") == "text"]
     return [each for each in texts if isinstance(each, str)]
 
 
 def split_metadata(found: Iterable[SessionStoreEntry]) -> tuple[list[SessionStoreEntry], dict[str, Any]]:
-    """Return the entries of a stored transcript, and what is noted about its subagent; empty if nothing is."""
+    """Split a stored transcript into its entries and the metadata of its subagent (empty if it has none)."""
     lines: list[SessionStoreEntry] = []
-    noted: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     for entry in found:
         if entry.get("type") == _METADATA:
-            noted = {name: value for name, value in entry.items() if name != "type"}
+            metadata = {name: value for name, value in entry.items() if name != "type"}
         else:
             lines.append(entry)
-    return lines, noted
+    return lines, metadata
 
 
-def make_metadata(noted: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the entry under which a store keeps what is noted about a subagent."""
-    return {"type": _METADATA, **noted}
+def make_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry in which a store keeps the metadata of a subagent."""
+    return {"type": _METADATA, **metadata}
 
 
 def shorten(text: str, length: int = _PROMPT_LENGTH) -> str:
-    """Cut a text after so many characters, with a sign that there was more."""
+    """Cut a text after `length` characters, and mark the cut with an ellipsis."""
     return text if len(text) <= length else text[:length].rstrip() + "…"
 
 
 def read_time(value: object) -> int | None:
-    """Read a timestamp such as `2026-01-02T03:04:05.678Z` as milliseconds since 1970, or None."""
+    """Convert a timestamp such as `2026-01-02T03:04:05.678Z` to milliseconds since 1970; None if it is invalid."""
     if not isinstance(value, str):
         return None
     try:
@@ -173,7 +172,7 @@ def read_time(value: object) -> int | None:
 
 
 def write_time(when: datetime) -> str:
-    """Write a time as the CLI does, in UTC with milliseconds."""
+    """Format a time as the CLI does, in UTC with milliseconds."""
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -184,9 +183,9 @@ def describe_session(
     file_size: int | None = None,
     cwd: str | None = None,
 ) -> SDKSessionInfo | None:
-    """Make the row of a list from a summary. None for a subagent's transcript, or if there is nothing to show.
+    """Return the list entry of a session from its summary. None for a subagent, or if there is nothing to show.
 
-    `last_modified`: in place of the summary's `mtime`. `cwd`: in place of one that the transcript does not tell.
+    `last_modified` replaces the summary's `mtime`. `cwd` is used if the transcript has none.
     """
     data = summary["data"]
     title = data.get("custom_title") or data.get("ai_title")
@@ -209,20 +208,20 @@ def describe_session(
 
 
 def choose_title(data: Mapping[str, Any]) -> str:
-    """Return what a session is called, by the data of its summary: its title, else how it began; may be empty."""
+    """Return the title of a session from the data of its summary, else its first prompt; may be empty."""
     names = ("custom_title", "ai_title", "first_prompt", "command_fallback")
     return next((title for name in names if (title := data.get(name))), "")
 
 
 def clean_title(title: str) -> str:
-    """Return a title without spaces around it. ValueError if nothing is left."""
+    """Return a title without surrounding whitespace. ValueError if nothing is left."""
     if not (cleaned := title.strip()):
         raise ValueError("title must be non-empty")
     return cleaned
 
 
 def clean_tag(tag: str) -> str:
-    """Return a tag without characters that nobody sees. ValueError if nothing is left."""
+    """Return a tag without invisible characters. ValueError if nothing is left."""
     cleaned = tag
     for _ in range(10):
         before = cleaned

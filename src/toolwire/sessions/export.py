@@ -1,4 +1,4 @@
-"""Exports a session: Markdown and one HTML page for people, or the exact lines, with which it resumes elsewhere."""
+"""Exports a session: as Markdown or an HTML page for people, or as JSONL from which it can be resumed elsewhere."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from toolwire._support.log import logger_for
 from toolwire.sessions import paths, recorded
 from toolwire.sessions.paths import Directory
 from toolwire.sessions.recorded import RecordedSession
-from toolwire.sessions.spool import find_place
+from toolwire.sessions.spool import find_transcript_path
 from toolwire.sessions.types import SessionStore
 
 logger = logger_for("sessions")
@@ -30,8 +30,8 @@ def export_session(
     """Return a session as text. FileNotFoundError if there is no such session.
 
     `markdown` and `html` are for people, with subagents at the call that started them. `jsonl` is the main
-    transcript, line for line; bytes in it that are not UTF-8 come as `surrogateescape`. For a large session, or for
-    its subagents as `jsonl`, use `export_session_to_file`.
+    transcript, line by line; bytes in it that are not UTF-8 are decoded with `surrogateescape`. For a large
+    session, or to include subagents as `jsonl`, use `export_session_to_file`.
     """
     check_format(format)
     session = recorded.open_session(session_id, directory, config_dir)
@@ -57,11 +57,11 @@ def export_session_to_file(
     *,
     config_dir: Directory | None = None,
 ) -> Path:
-    """Write a session to a file a piece at a time, and return its path. The format follows from its name.
+    """Write a session to a file in pieces, and return its path. The file name determines the format.
 
-    A folder gets a file with the session's id as its name; as `jsonl` (the default there) with its subagents and
-    large tool results beside it, as the CLI keeps them. The file is there as a whole or not at all, and only its
-    owner can read it.
+    If `path` is a folder, the file is named by the session id; as `jsonl` (the default there) it gets its subagents
+    and large tool results beside it, as the CLI keeps them. The file is written completely or not at all, and only
+    its owner can read it.
     """
     target = Path(path)
     chosen = choose_format(target, format)
@@ -69,7 +69,7 @@ def export_session_to_file(
 
 
 def choose_format(path: Path, format: str | None = None) -> ExportFormat:
-    """Return the format for a file: the one given, else by its name. ValueError if neither tells."""
+    """Return the format of a file: the given one, else by its name. ValueError if the name has no known suffix."""
     if format is not None:
         return check_format(format)
     if path.is_dir():
@@ -78,13 +78,13 @@ def choose_format(path: Path, format: str | None = None) -> ExportFormat:
     found = by_suffix.get(path.suffix.lower())
     if found is None:
         raise ValueError(
-            f"{path.name!r} does not tell a format: name it .md, .html or .jsonl, or pass format="
+            f"the format of {path.name!r} is unknown: use the suffix .md, .html or .jsonl, or pass format="
         )
     return found
 
 
 def check_format(format: str) -> ExportFormat:
-    """Return the format. ValueError if there is no such one."""
+    """Return the format. ValueError if there is no such format."""
     for each in get_args(ExportFormat):
         if each == format:
             return each  # type: ignore[no-any-return]
@@ -92,11 +92,11 @@ def check_format(format: str) -> ExportFormat:
 
 
 def render(session: RecordedSession, format: ExportFormat) -> Iterator[bytes]:
-    """Yield a session in a format, a piece at a time."""
+    """Yield a session in a format, in pieces."""
     if format == "jsonl":
         return session.main.read_lines()
     if format == "html":
-        from toolwire.sessions import export_html  # noqa: PLC0415 - loads a parser of Markdown
+        from toolwire.sessions import export_html  # noqa: PLC0415 - loads a Markdown parser
 
         return _encode(export_html.render(session))
     from toolwire.sessions import export_markdown  # noqa: PLC0415
@@ -110,9 +110,9 @@ def write_export(
     format: ExportFormat,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> Path:
-    """Write a session to a file, or into a folder; returns the file.
+    """Write a session to a file, or into a folder; return the file.
 
-    `on_progress(done, total)`: called with bytes, as far as the size of the transcript tells how much there is.
+    `on_progress(done, total)` is called with bytes; the total is estimated from the size of the transcript.
     """
     into_folder = path.is_dir()
     target = path / f"{session.session_id}{SUFFIXES[format]}" if into_folder else path
@@ -134,19 +134,19 @@ def _watch(
 
 
 def _write_beside(session: RecordedSession, folder: Path) -> None:
-    """Write what the CLI keeps beside a transcript: the subagents, and large results of tools."""
+    """Write the files that the CLI keeps beside a transcript: subagents, and large tool results."""
     for subpath, each in session.subagents.items():
-        target = find_place(folder, subpath)
+        target = find_transcript_path(folder, subpath)
         if target is None:
             logger.warning(
-                "left out a transcript of session %s with an unsafe name: %r", session.session_id, subpath
+                "skipped a transcript of session %s with an unsafe name: %r", session.session_id, subpath
             )
             continue
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(target, each.read_lines())
         if each.metadata:
-            noted = recorded.write_value(dict(each.metadata)).encode()
-            replace_file(target.with_suffix(".meta.json"), [noted])
+            metadata = recorded.write_value(dict(each.metadata)).encode()
+            replace_file(target.with_suffix(".meta.json"), [metadata])
     for path in [] if session.folder is None else paths.list_tool_results(session.folder):
         target = folder / "tool-results" / path.name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

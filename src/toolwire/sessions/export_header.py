@@ -1,4 +1,4 @@
-"""What stands at the top of an exported session: its title and the facts about it, each a name and a text."""
+"""The header of an exported session: its title and facts about it, each a name and a text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from toolwire.sessions.types import SDKSessionInfo
 
 @dataclass(frozen=True)
 class Header:
-    """The title of a session, and facts about it. They come from the transcript, and are not made safe."""
+    """The title of a session, and facts about it. They come from the transcript and are not escaped."""
 
     title: str
     facts: Sequence[tuple[str, str]]
 
 
 def describe_header(info: SDKSessionInfo, cost: SessionCost) -> Header:
-    """Gather what people want to know about a session before they read it."""
+    """Return the header of a session."""
     facts = [
         ("Session", info.session_id),
         ("Directory", info.cwd or ""),
@@ -34,7 +34,7 @@ def describe_header(info: SDKSessionInfo, cost: SessionCost) -> Header:
 
 
 def format_time(milliseconds: int | None) -> str:
-    """Format a time in UTC; empty if there is none, or none that a calendar has."""
+    """Format a time in UTC; empty if there is none, or it is out of range."""
     if not milliseconds:
         return ""
     try:
@@ -54,7 +54,7 @@ def format_tokens(cost: SessionCost) -> str:
 
 
 def format_cost(cost: SessionCost) -> str:
-    """Format the cost of a session, with a sign if there is more than the CLI has recorded."""
+    """Format the cost of a session, with "at least" if the CLI has not recorded all of it."""
     if cost.cost_usd is None:
         return ""
     return f"{'at least ' if cost.is_estimate else ''}{format_dollars(cost.cost_usd)}"

@@ -1,8 +1,8 @@
-"""A session as one HTML page that needs nothing else: no scripts, no links to elsewhere, nothing loaded.
+"""A session as one self-contained HTML page: no scripts, no external links, nothing loaded.
 
-Everything in a transcript is treated as hostile. Texts are escaped; answers are read as Markdown without HTML,
-links and pictures of the web; pictures are shown only if their bytes are those of a picture. Should anything be
-wrong with that, a Content-Security-Policy makes the browser refuse all but the page's own style and its pictures.
+Everything in a transcript is treated as hostile. Texts are escaped; responses are rendered as Markdown without
+HTML, links or external pictures; pictures are shown only if their bytes are those of a picture. As a second line of
+defence, a Content-Security-Policy makes the browser refuse all but the page's own style and its pictures.
 """
 
 import base64
@@ -37,7 +37,7 @@ _SPEAKERS: Final = {"user": "User", "assistant": "Assistant", "tool": "Result of
 
 
 def render(session: RecordedSession) -> Iterator[str]:
-    """Yield the page, a piece at a time."""
+    """Yield the page, in pieces."""
     return _Page(session).render()
 
 
@@ -86,7 +86,7 @@ class _Page:
     def _render_messages(
         self, messages: "recorded.Conversation | Iterator[Message]", *, top: bool = False
     ) -> Iterator[str]:
-        """Render messages, several of one speaker in a row as one."""
+        """Render messages, and join consecutive ones of the assistant or a tool."""
         before = ""
         for message in messages:
             if message.speaker != before or message.speaker == "user":
@@ -167,16 +167,14 @@ class _Page:
 
     def _render_picture(self, picture: Picture) -> str:
         if picture.address:
-            return f'<p class="note">Picture at {_line(picture.address)}, which is not loaded</p>\n'
+            return f'<p class="note">Picture at {_line(picture.address)} (not loaded)</p>\n'
         data = _decode_picture(picture.data)
         media_type = _recognise(data)
         if media_type is None:
             given = _line(picture.media_type) or "no type"
-            return f'<p class="note">Picture left out: it is said to be {given}, and cannot be shown safely</p>\n'
+            return f'<p class="note">Picture left out: declared as {given}, cannot be shown safely</p>\n'
         if self._picture_bytes + len(data) > _LARGEST_PICTURES:
-            return (
-                f'<p class="note">Picture left out: {len(data):,} bytes, and the page has many already</p>\n'
-            )
+            return f'<p class="note">Picture left out: {len(data):,} bytes, the limit of the page is reached</p>\n'
         self._picture_bytes += len(data)
         encoded = base64.b64encode(data).decode()
         alt = f"Picture, {media_type.removeprefix('image/').upper()}, {len(data):,} bytes"
@@ -194,7 +192,7 @@ def _decode_picture(data: str) -> bytes:
 
 
 def _recognise(data: bytes) -> str | None:
-    """Return the type of a picture by its first bytes. None for all that browsers may do more with than show."""
+    """Return the type of a picture by its first bytes. None for types that may be active content in a browser."""
     for signature, media_type in _SIGNATURES.items():
         if data.startswith(signature):
             return media_type
@@ -212,16 +210,15 @@ def _render_code(text: str) -> str:
 
 
 def _render_answer(text: str) -> str:
-    """Render Markdown. A very long text is shown as it is: reading it would take long."""
+    """Render Markdown. A very long text is shown as plain text, since parsing it would take long."""
     if len(text) > _LONGEST_MARKDOWN:
         return _render_plain(text)
     parser = _make_parser()
     shown = reveal(text)
     tokens = parser.parse(shown)
     if _count_letters(f"{each.content}{each.info}" for each in tokens) < _count_letters([shown]):
-        return _render_plain(
-            text
-        )  # Markdown would hide something: nested too deeply, or more cells than columns
+        # Markdown would hide something: nested too deeply, or more cells than columns
+        return _render_plain(text)
     for token in tokens:
         token.attrs.pop("style", None)
         if token.type in {"heading_open", "heading_close"}:
@@ -238,7 +235,7 @@ def _count_letters(texts: Iterable[str]) -> int:
 
 @cache
 def _make_parser() -> Any:
-    """Return a parser of Markdown without all that leads out of the page, or hides something."""
+    """Return a Markdown parser without everything that leads out of the page, or hides something."""
     from markdown_it import MarkdownIt  # noqa: PLC0415 - heavy
 
     parser = MarkdownIt(

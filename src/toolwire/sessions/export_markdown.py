@@ -1,7 +1,7 @@
 """A session as Markdown, for reading and for pasting into a document.
 
-What was said cannot change the document around it: prompts and outputs are quoted or fenced, HTML is escaped, code
-blocks that were left open are closed, and pictures elsewhere are not shown. Control characters are made visible.
+Its content cannot change the document around it: prompts and outputs are quoted or fenced, HTML is escaped, open
+code blocks are closed, and external pictures are not shown. Control characters are made visible.
 """
 
 import re
@@ -15,7 +15,7 @@ from toolwire.sessions.export_header import describe_header
 from toolwire.sessions.recorded import Call, Message, Other, Picture, RecordedSession, Result, Subagent, Text
 
 LONGEST: Final = 200_000
-"""Characters of one text that are shown to people; a longer one is cut, and says so."""
+"""The number of characters of one text that are shown; a longer text is cut, with a note."""
 
 _DEEPEST: Final = 6
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -24,7 +24,7 @@ _SPEAKERS: Final = {"user": "User", "assistant": "Assistant", "tool": "Tool"}
 
 
 def render(session: RecordedSession) -> Iterator[str]:
-    """Yield a session as Markdown, a piece at a time."""
+    """Yield a session as Markdown, in pieces."""
     header = describe_header(session.describe(), read_cost(session))
     yield f"# {_inline(header.title)}\n\n"
     for name, value in header.facts:
@@ -36,7 +36,7 @@ def render(session: RecordedSession) -> Iterator[str]:
 
 
 def cut(text: str) -> tuple[str, str]:
-    """Return a text with its unseen characters made visible, and what to say about the part that was left out."""
+    """Return a text, cut if too long, with invisible characters made visible; and a note about the part cut."""
     if len(text) <= LONGEST:
         return reveal(text), ""
     return reveal(text[:LONGEST]), f"{len(text) - LONGEST:,} more characters; the JSONL export has them all"
@@ -110,7 +110,7 @@ def _render_subagent(subagent: Subagent, level: int) -> Iterator[str]:
 
 
 def describe_picture(picture: Picture) -> str:
-    """Return what is said in place of a picture."""
+    """Return the text that replaces a picture."""
     if picture.address:
         return f"picture at {_inline(picture.address)}"
     size = len(picture.data) * 3 // 4
@@ -122,7 +122,7 @@ def _heading(level: int) -> str:
 
 
 def _inline(text: str) -> str:
-    """Make a text safe on one line: nothing in it is markup."""
+    """Put a text on one line and escape all markup in it."""
     line = reveal(" ".join(text.split()))[:500]
     return re.sub(r"([\\`*_\[\]<>&|~])", r"\\\1", line)
 
@@ -151,7 +151,7 @@ def _quote(text: str) -> str:
 
 
 def _tame(text: str) -> str:
-    """Leave Markdown as it is, but for HTML and pictures; close a code block that was left open."""
+    """Escape HTML and pictures in Markdown, and close a code block that was left open."""
     lines: list[str] = []
     fence = ""
     for line in text.rstrip().split("\n"):
@@ -169,7 +169,7 @@ def _tame(text: str) -> str:
 
 
 def _tame_line(line: str) -> str:
-    """Escape HTML and pictures in a line, but for what is in code."""
+    """Escape HTML and pictures in a line, except in inline code."""
     pieces = re.split("(`+)", line)
     last = {pieces[at]: at for at in range(1, len(pieces), 2)}
     made: list[str] = []

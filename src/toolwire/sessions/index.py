@@ -1,10 +1,10 @@
-"""A SQLite file beside the transcripts, so that listing and searching need not read them all again.
+"""An index of the transcripts in a SQLite file, so that listing and searching need not read them all again.
 
-Never the truth: the files are. A transcript that was changed is read again, from where it was read up to if lines
-were only appended; one that is gone disappears. An index that cannot be used (damaged, locked, not writable) is
-made anew or done without, and that is never an error for the user. It is in the user's cache folder, for its owner
-only: once somebody has searched, it has the texts of the conversations. What of an entry is searched, and how a
-query is read, is in `sessions/search`.
+The transcripts are the source of truth. A changed transcript is read again, from the last known offset if lines
+were only appended; a deleted one is removed from the index. An index that cannot be used (damaged, locked, not
+writable) is rebuilt or bypassed, which is never an error for the user. The file is in the user's cache folder,
+readable by its owner only: after the first search, it contains the texts of the conversations. Which text of an
+entry is searched, and how a query is parsed, is in `sessions/search`.
 """
 
 import hashlib
@@ -34,31 +34,31 @@ from toolwire.sessions.types import SessionSummaryEntry
 logger = logger_for("sessions")
 
 SWITCH: Final = "TOOLWIRE_HISTORY_INDEX"
-"""Environment variable: `off` keeps no index on disk."""
+"""Environment variable: with `off`, no index is kept on disk."""
 
 _FORMAT: Final = 1
-"""Part of the file's name: another version of toolwire has a file of its own."""
+"""Part of the file name, so that a toolwire with another format has its own file."""
 _BUSY_TIMEOUT: Final = 5.0
-_LOOKED_UP_AT_ONCE: Final = 200
-_KEPT_AT_ONCE: Final = 500
-_LOOKED_AFTER_AT_ONCE: Final = 100
+_LOOKUP_CHUNK: Final = 200
+_SAVE_CHUNK: Final = 500
+_DELETION_CHECKS: Final = 100
 _SAMPLE: Final = 1024
 _ROUNDS: Final = 3
-_AN_HOUR: Final = 3600
+_HOUR: Final = 3600
 _BATCH: Final = 4 * 1024 * 1024
-"""Bytes of transcripts that are made searchable in one transaction."""
+"""Bytes of transcripts that are indexed in one transaction."""
 _LARGEST: Final = 2**63 - 1
 _NOT_SEARCHED: Final = b'{"type":"api-request'
 _DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _SECURE_DELETE: Final = (3, 42, 0)
-"""The version of SQLite from which on its full-text search can delete words for good."""
+"""The first version of SQLite whose full-text search can delete words securely."""
 
 OnProgress = Callable[[int, int], None]
 
-# `version` and `place`: the file as it was when it was read for its summary, and up to where. `sample`: a hash of
-# what is before that place, by which a file that was written anew is told from one that grew. `summary` has the
-# whole lines, `unfinished` also the last one if that has no end yet. `text_...`: the same for the search. `names`:
-# the tools of calls, by which their results are found.
+# `version` and `place`: the version of the file when it was read for its summary, and the offset up to which it was
+# read. `sample`: a hash of bytes before that offset, to distinguish a file that was rewritten from one that grew.
+# `summary` is from complete lines only, `unfinished` includes a last line without a line break. `text_...`: the
+# same for the search. `names`: the tool name of each call, to find the tool of a result.
 _TABLES: Final = """
     CREATE TABLE transcripts (
         id INTEGER PRIMARY KEY,
@@ -113,14 +113,14 @@ class Unavailable(Exception):  # noqa: N818 - it says what is wrong, and never r
 
 
 def find_index_folder(config_folder: Path) -> Path:
-    """Return the folder of the index of one of the CLI's folders. It need not exist."""
-    place = os.path.realpath(config_folder)
-    name = hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
+    """Return the folder of the index for a CLI's config folder. It need not exist."""
+    path = os.path.realpath(config_folder)
+    name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     return user_cache_path("toolwire", appauthor=False) / "sessions" / name
 
 
 def open_index(config_folder: Path, *, create: bool = True) -> "Index | None":
-    """Open the index of one of the CLI's folders, or make it. None if that cannot be done, or is not to be."""
+    """Open the index for a CLI's config folder, or create it. None if that fails or is switched off."""
     if os.environ.get(SWITCH, "").lower() in {"off", "0", "no", "false"}:
         return None
     folder = find_index_folder(config_folder)
@@ -132,12 +132,12 @@ def open_index(config_folder: Path, *, create: bool = True) -> "Index | None":
             with suppress(Unavailable):
                 return Index(_connect(path), path, config_folder / "projects")
     except (OSError, sqlite3.Error) as error:
-        logger.info("the index of sessions in %s cannot be used: %s", folder, error)
+        logger.info("the session index in %s cannot be used: %s", folder, error)
     return None
 
 
 def open_temporary_index() -> "Index":
-    """Make an index that is gone when it is closed."""
+    """Create an index that disappears when it is closed."""
     connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     _make_tables(connection)
     return Index(connection)
@@ -145,13 +145,13 @@ def open_temporary_index() -> "Index":
 
 def _find_file(folder: Path) -> Path | None:
     found = sorted(folder.glob(f"index-{_FORMAT}-*.db"))
-    for each in found[1:]:  # two processes made one at the same time
+    for each in found[1:]:  # two processes created one at the same time
         _remove(each)
     return found[0] if found else None
 
 
 def _create(folder: Path, config_folder: Path) -> Path:
-    """Make an empty index. It gets its name when it is whole, and no name is ever used again."""
+    """Create an empty index. It gets its name when it is complete, and no name is used twice."""
     _clean_up(folder.parent)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_file(folder / "of", [os.fsencode(os.path.realpath(config_folder))])
@@ -195,7 +195,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _is_damaged(error: sqlite3.Error) -> bool:
-    """Return True if an error says that the file is not, or no longer, an index."""
+    """Return True if an error means that the file is not a valid index."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _DAMAGED
 
 
@@ -206,35 +206,35 @@ def _remove(path: Path) -> None:
 
 
 def _clean_up(folder: Path) -> None:
-    """Remove indexes of folders that are gone, and what was left half made."""
+    """Remove indexes of folders that no longer exist, and incomplete files."""
     for each in folder.glob("*/of"):
         with suppress(OSError):
             if not Path(os.fsdecode(each.read_bytes())).exists():
                 shutil.rmtree(each.parent)
     for each in folder.glob("*/.index-*.part"):
         with suppress(OSError):
-            if each.stat().st_mtime < time.time() - _AN_HOUR:
+            if each.stat().st_mtime < time.time() - _HOUR:
                 _remove(each)
 
 
-# --- what is in it ---
+# --- the content ---
 
 
 @dataclass
 class Progress:
-    """Up to where a transcript was read, and by what a file is known that was written anew since."""
+    """How far a transcript was read, and a sample to detect that it was rewritten since."""
 
     version: str = ""
     place: int = 0
     sample: bytes = b""
 
     def find_start(self, file: BinaryIO) -> int:
-        """Return the place from which to read on: the beginning if the file is not the same any more."""
+        """Return the offset at which to continue reading; 0 if the file was rewritten."""
         return self.place if self.place and _take_sample(file, self.place) == self.sample else 0
 
 
 def _take_sample(file: BinaryIO, place: int) -> bytes:
-    """Return a hash of the beginning of a file and of what is before a place."""
+    """Return a hash of the beginning of a file and of the bytes before an offset."""
     file.seek(0)
     head = file.read(min(_SAMPLE, place))
     file.seek(max(place - _SAMPLE, 0))
@@ -266,15 +266,15 @@ class Index:
 
     @contextmanager
     def guard(self) -> Iterator[sqlite3.Connection]:
-        """Use the connection. What SQLite raises becomes `Unavailable`, and a damaged file is removed."""
+        """Use the connection. SQLite errors become `Unavailable`, and a damaged file is removed."""
         try:
             yield self._connection
         except sqlite3.Error as error:
             damaged = _is_damaged(error)
-            logger.info("the index of sessions %s cannot be used: %s", self._path, error)
+            logger.info("the session index %s cannot be used: %s", self._path, error)
             if damaged and self._path is not None:
                 self.close()
-                _remove(self._path)  # the next one who needs it makes it anew
+                _remove(self._path)  # the next caller creates a new one
             raise Unavailable(error, is_damaged=damaged) from error
 
     @contextmanager
@@ -295,7 +295,7 @@ class Index:
     def find_summaries(
         self, files: list[SessionFile]
     ) -> tuple[dict[Path, SessionSummaryEntry], dict[Path, tuple[Progress, dict[str, Any]]]]:
-        """Return the summaries of transcripts that did not change; and up to where the others were read."""
+        """Return the summaries of unchanged transcripts, and for the others how far they were read."""
         fresh: dict[Path, SessionSummaryEntry] = {}
         known: dict[Path, tuple[Progress, dict[str, Any]]] = {}
         by_key = {_make_key(file): file for file in files}
@@ -310,7 +310,7 @@ class Index:
             file = by_key.get((project, session, b""))
             if file is None:
                 continue
-            with suppress(ValueError):  # damaged: it is read from the file
+            with suppress(ValueError):  # damaged: read the transcript instead
                 if version == file.version:
                     fresh[file.path] = transcript.make_summary(file, json.loads(unfinished or summary))
                 else:
@@ -336,16 +336,16 @@ class Index:
         self.forget(gone)
 
     def _find_gone(self, db: sqlite3.Connection) -> list[int]:
-        """Look at some transcripts, others each time, and return the numbers of those that are no longer there.
+        """Check a random part of the transcripts, and return the numbers of those that no longer exist.
 
-        The CLI deletes old sessions. A search notices it at once; this is for those who only ever list.
+        The CLI deletes old sessions. A search notices that at once; this is for users who only list sessions.
         """
         if self._projects is None:
             return []
         [highest] = db.execute("SELECT coalesce(max(id), 0) FROM transcripts").fetchone()
         select = "SELECT id, project, session FROM transcripts WHERE id >= ? ORDER BY id LIMIT ?"
-        begin = secrets.randbelow(max(highest - _LOOKED_AFTER_AT_ONCE, 0) + 1)  # 0 if all can be looked at
-        rows = db.execute(select, (begin, _LOOKED_AFTER_AT_ONCE)).fetchall()
+        begin = secrets.randbelow(max(highest - _DELETION_CHECKS, 0) + 1)  # 0 if all can be checked
+        rows = db.execute(select, (begin, _DELETION_CHECKS)).fetchall()
         projects = os.fsencode(self._projects)
         return [
             number
@@ -354,7 +354,7 @@ class Index:
         ]
 
     def forget(self, numbers: list[int]) -> None:
-        """Forget transcripts by their numbers."""
+        """Remove transcripts by their numbers."""
         if not numbers:
             return
         with self.write() as db:
@@ -363,7 +363,7 @@ class Index:
                 db.execute("DELETE FROM transcripts WHERE id = ?", (number,))
 
     def forget_files(self, files: Iterable[SessionFile]) -> None:
-        """Forget sessions with their subagents, after they were deleted. Nothing of them stays in the file."""
+        """Remove deleted sessions and their subagents. Nothing of them stays in the file."""
         select = "SELECT id FROM transcripts WHERE project = ? AND session = ?"
         with self.guard() as db:
             keys = [_make_key(file)[:2] for file in files]
@@ -378,12 +378,12 @@ class Index:
 
 
 def _has_texts(db: sqlite3.Connection) -> bool:
-    """Return True if somebody has searched in this index."""
+    """Return True if this index has a full-text table, which the first search creates."""
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'").fetchone() is not None
 
 
 def _forget_texts(db: sqlite3.Connection, transcript_id: int) -> None:
-    """Take the messages of a transcript out of the search."""
+    """Remove the messages of a transcript from the full-text table."""
     these = "SELECT number FROM messages WHERE transcript = ?"
     if _has_texts(db):
         db.execute(f"DELETE FROM texts WHERE rowid IN ({these})", (transcript_id,))  # noqa: S608 - a constant
@@ -398,7 +398,7 @@ def _forget_texts(db: sqlite3.Connection, transcript_id: int) -> None:
 
 @dataclass
 class _ReadSummary:
-    """The summary of a transcript that was read. `whole`: from lines that have an end; `data`: from all."""
+    """The summary of a transcript that was read. `whole` is from complete lines only, `data` from all lines."""
 
     file: SessionFile
     progress: Progress
@@ -409,16 +409,16 @@ class _ReadSummary:
 def summarise_files(
     config_folder: Path, files: Iterable[SessionFile]
 ) -> Iterator[tuple[SessionFile, SessionSummaryEntry]]:
-    """Yield transcripts with their summaries: from the index if they did not change, else by reading them.
+    """Yield transcripts with their summaries: from the index if they are unchanged, else by reading them.
 
-    A transcript that cannot be read is left out, and named in the log. The result does not depend on the index.
+    A transcript that cannot be read is logged and left out. The result does not depend on the index.
     """
     remaining = iter(files)
     index: Index | None = None
     is_open = False
     read: list[_ReadSummary] = []
     try:
-        while chunk := list(itertools.islice(remaining, _LOOKED_UP_AT_ONCE)):
+        while chunk := list(itertools.islice(remaining, _LOOKUP_CHUNK)):
             if not is_open:
                 index, is_open = open_index(config_folder), True
             fresh: dict[Path, SessionSummaryEntry] = {}
@@ -439,7 +439,7 @@ def summarise_files(
                     read.append(new)
                     summary = transcript.make_summary(file, new.data)
                 yield file, summary
-            if len(read) >= _KEPT_AT_ONCE:
+            if len(read) >= _SAVE_CHUNK:
                 _keep(index, read)
                 read = []
     finally:
@@ -464,14 +464,14 @@ def _read_summary(file: SessionFile, progress: Progress, data: dict[str, Any]) -
 
 
 def forget_files(config_folder: Path, files: Iterable[SessionFile]) -> None:
-    """Take deleted sessions out of the index."""
+    """Remove deleted sessions from the index."""
     index = open_index(config_folder, create=False)
     if index is None:
         return
     try:
         index.forget_files(files)
     except Unavailable as error:
-        logger.warning("the index of sessions has what was deleted until the next search: %s", error)
+        logger.warning("the session index still contains deleted sessions until the next search: %s", error)
     finally:
         index.close()
 
@@ -481,7 +481,7 @@ def forget_files(config_folder: Path, files: Iterable[SessionFile]) -> None:
 
 @dataclass
 class _Message:
-    """A message as it is searched for."""
+    """A message with the fields that can be searched."""
 
     uuid: str | None
     type: str
@@ -497,13 +497,13 @@ class _Message:
 
 @dataclass
 class _Piece:
-    """A part of a transcript on its way into the index."""
+    """A part of a transcript to be added to the index."""
 
     key: _Key
     before: Progress
     after: Progress
     is_new: bool
-    """The transcript is read from its beginning."""
+    """True if the transcript is read from its beginning."""
     messages: list[_Message] = field(default_factory=list)
     calls: dict[str, str] = field(default_factory=dict)
     tag: str | None = None
@@ -511,21 +511,21 @@ class _Piece:
 
 
 class _Texts:
-    """The part of an index that is searched."""
+    """The full-text part of an index."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
 
     def refresh(self, folders: list[Path], on_progress: OnProgress | None, *, everything: bool) -> None:
-        """Make searchable what was written since, and forget what is gone. NotSupportedError without FTS5.
+        """Index what was written since the last search, and remove deleted transcripts. Needs FTS5.
 
-        `everything`: these are all folders that there are.
+        `everything` means that `folders` are all folders there are.
         """
         with self._index.guard() as db:
             is_there = _has_texts(db)
         if not is_there:
             with self._index.write() as db:
-                if not _has_texts(db):  # another process may have been quicker
+                if not _has_texts(db):  # another process may have been faster
                     _create_texts(db)
         for _ in range(_ROUNDS):
             reader = _TextReader(self._find_changed(folders, everything=everything), on_progress)
@@ -533,7 +533,7 @@ class _Texts:
                 done = self._keep(batch)
                 reader.skip({piece.key for piece in batch} - done)
             if not reader.skipped:
-                return  # else another process was quicker with some, and may not be done
+                return  # otherwise another process has added some parts, and may not be finished
 
     def _find_changed(
         self, folders: list[Path], *, everything: bool
@@ -558,7 +558,7 @@ class _Texts:
         return sorted(changed, key=lambda each: -each[1].mtime_ns)
 
     def _keep(self, pieces: list[_Piece]) -> set[_Key]:
-        """Add parts of transcripts in one transaction. Returns the keys of those that were still missing."""
+        """Add parts of transcripts in one transaction. Return the keys of those that were still missing."""
         done: set[_Key] = set()
         with self._index.write() as db:
             texts = TextIndex(db)
@@ -583,7 +583,7 @@ class _Texts:
         return done
 
     def find(self, query: "TextQuery") -> list[SearchHit]:
-        """Return the messages that have all words of a query, best first."""
+        """Return the messages that contain all words of a query, best first."""
         where, parameters = query.make_conditions()
         select = f"""
             rank, messages.uuid, messages.type, messages.timestamp, project, session, subpath
@@ -652,11 +652,11 @@ class _TextReader:
         self._total = sum(max(file.size - before.place, 0) for _, file, before in changed)
         self._read = 0
         self.skipped: set[_Key] = set()
-        """Transcripts with which somebody else was quicker."""
+        """Transcripts that another process has added first."""
         self._pieces = self._read_all(changed)
 
     def read_batch(self) -> list[_Piece]:
-        """Return the next parts of transcripts, none at the end."""
+        """Return the next parts of transcripts; an empty list at the end."""
         batch: list[_Piece] = []
         before = self._read
         for piece in self._pieces:
@@ -668,7 +668,7 @@ class _TextReader:
         return batch
 
     def skip(self, keys: set[_Key]) -> None:
-        """Do not go on with these transcripts."""
+        """Do not continue with these transcripts."""
         self.skipped |= keys
 
     def _read_all(self, changed: list[tuple[_Key, SessionFile, Progress]]) -> Iterator[_Piece]:
@@ -742,7 +742,7 @@ def _clean(value: object) -> str | None:
 
 @dataclass
 class TextQuery:
-    """What is searched for, and where."""
+    """A full-text query with its filters."""
 
     match: str
     limit: int = 20
@@ -789,14 +789,14 @@ def _milliseconds(when: datetime) -> int:
 def search_files(
     config_folder: Path, folders: list[Path], query: TextQuery, on_progress: OnProgress | None = None
 ) -> list[SearchHit]:
-    """Bring the index up to date and search in it. One that cannot be used is replaced for this once."""
+    """Update the index and search it. If it cannot be used, use a temporary one for this search."""
     for _ in range(2):
         index = open_index(config_folder)
         if index is None:
             break
         with suppress(Unavailable):
             return _search(index, folders, query, on_progress)
-    logger.warning("the index of sessions cannot be kept on disk: all transcripts are read for this search")
+    logger.warning("the session index cannot be kept on disk, so all transcripts are read for this search")
     return _search(open_temporary_index(), folders, query, on_progress)
 
 
@@ -810,9 +810,7 @@ def _search(
         except Unavailable as error:
             if error.is_damaged:
                 raise
-            logger.warning(
-                "the index of sessions is in use: the newest messages may not be found (%s)", error
-            )
+            logger.warning("the session index is in use, so the newest messages may not be found (%s)", error)
         return texts.find(query)
     finally:
         index.close()

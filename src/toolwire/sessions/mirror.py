@@ -1,9 +1,9 @@
-"""Copies a conversation into a session store while it runs, from what the CLI reports of its transcript.
+"""Copies a conversation into a session store while it runs, from the transcript entries that the CLI reports.
 
-The reader of the CLI's output only hands over what came (`add`) and never waits. A task (`run`) stores it, several
-reports at once. While the store fails nothing is lost, and memory stays bounded: the CLI's own file has everything,
-and once the store answers again, what it lacks is added from there. Where there is no such file, or it will not
-last, entries are kept in a `Spool`.
+The reader of the CLI's output only passes reports on (`add`) and never waits. A task (`run`) stores them, several
+reports at once. While the store fails nothing is lost and memory stays bounded: the CLI's own file has everything,
+and once the store responds again, missing entries are added from that file. If there is no such file, or it is
+temporary, entries are kept in a `Spool`.
 """
 
 import os
@@ -26,19 +26,19 @@ from toolwire.sessions.entries import is_session_id
 from toolwire.sessions.spool import Spool, is_temporary
 from toolwire.sessions.store_calls import StoreTimeoutError, call_store
 from toolwire.sessions.store_functions import add_missing, identify
-from toolwire.sessions.types import SessionStore, SessionStoreEntry, tells_writers
+from toolwire.sessions.types import SessionStore, SessionStoreEntry, supports_writers
 
 logger = logger_for("sessions")
 
 _BATCH: Final = 500
 _DELAY: Final = 1.0
-"""Seconds that entries wait for others at most, in batched mode."""
+"""Seconds that entries wait at most for others, in batched mode."""
 _PAUSES: Final = (0.2, 0.8)
 _CALL_TIMEOUT: Final = 60.0
 _HELD: Final = 5_000
 _HELD_SIZE: Final = 64_000_000
-"""Entries, and about how many characters, in memory from which on a store that does not answer gets the rest from
-the file."""
+"""Limits of entries and (approximate) characters in memory. Beyond them, a store that does not respond later gets
+the rest from the file."""
 _RETRIES: Final = (1.0, 60.0)
 """Seconds between attempts to reach a store that failed: at first, and at most."""
 
@@ -49,20 +49,20 @@ class _Transcript:
     path: Path
     waiting: list[SessionStoreEntry] = field(default_factory=list)
     size: int = 0
-    """Characters in `waiting`, about."""
+    """The approximate number of characters in `waiting`."""
     sending: list[SessionStoreEntry] = field(default_factory=list)
-    """Entries that the store is just now to take."""
+    """Entries that are being stored now."""
     is_behind: bool = False
-    """The store lacks entries, which must be read from the file or the spool."""
+    """True if the store lacks entries, which must be read from the file or the spool."""
     is_ours: bool = False
-    """This conversation has added to it."""
+    """True if this conversation has added to it."""
     put_aside: Counter[str] = field(default_factory=Counter)
-    """Entries that were reported, and are to be read from the file."""
+    """Entries that were reported, and will be read from the file later."""
     early: Counter[str] = field(default_factory=Counter)
     """Entries that were read from the file, and stored, before they were reported."""
 
     def take(self) -> list[SessionStoreEntry]:
-        """Return the entries that wait, but for those that the store already has."""
+        """Return the waiting entries, without those that the store already has."""
         entries, self.waiting, self.size = self.waiting, [], 0
         return [each for each in entries if not self._was_early(each)] if self.early else entries
 
@@ -75,7 +75,7 @@ class _Transcript:
 
 
 def make_key(file_path: str) -> SessionKey | None:
-    """Read the key of a transcript from its path: `<project>/<session id>.jsonl`, or `<session id>/` and more."""
+    """Return the key of a transcript from its path: `<project>/<id>.jsonl` or `<project>/<id>/<subpath>.jsonl`."""
     parts = Path(file_path.removesuffix(".jsonl")).parts
     for index in range(len(parts) - 1, 0, -1):
         if is_session_id(parts[index]):
@@ -87,13 +87,13 @@ def make_key(file_path: str) -> SessionKey | None:
 
 
 class Mirror:
-    """One conversation on its way to a store.
+    """Copies one conversation to a store.
 
-    `eager`: store each report as soon as the one before is stored, otherwise several together. `timeout`: seconds
-    that `flush` waits at most, `close_timeout`: that `finish` does. `report` gets the frame of a
-    `MirrorErrorMessage` when the store fails. `project_keys`: the store's keys of projects that lie in another
-    folder here, by the key of that folder. `spool`: where to keep what would otherwise be lost. `is_local`: the CLI
-    runs on this machine, and must report.
+    With `eager`, each report is stored as soon as the one before is, otherwise several together. `flush` waits at
+    most `timeout` seconds, and `finish` at most `close_timeout`. `report` is called with the frame of a
+    `MirrorErrorMessage` when the store fails. `project_keys` maps the project keys on this machine to those in the
+    store, if they differ. `spool` keeps what would otherwise be lost. `is_local` means that the CLI runs on this
+    machine, so that missing reports are an error.
     """
 
     def __init__(
@@ -117,23 +117,25 @@ class Mirror:
         self._spool = spool or Spool()
         self._is_local = is_local
         self._known: set[str] = set()
-        """Sessions of which the CLI has reported something, or the user was told that it has not."""
+        """Sessions for which the CLI has reported entries, or the user was notified that it has not."""
         self._writer = f"{socket.gethostname()}, process {os.getpid()}, conversation {uuid.uuid4()}"
-        self._tells_writers = tells_writers(store)
+        self._supports_writers = supports_writers(store)
         self._transcripts: dict[str, _Transcript] = {}
         self._changed = Signal()
         self._stored = Signal()
         self._is_flushing = False
         self._is_busy = False
-        self._is_late = False  # the store did not answer in time, and has not answered since
+        self._is_late = False  # the store did not respond in time, and has not responded since
         self._pause = _RETRIES[0]
 
     def add(self, frame: Mapping[str, Any]) -> None:
-        """Take a `transcript_mirror` frame. Never waits."""
+        """Add the entries of a `transcript_mirror` frame. Never waits."""
         path, entries = frame.get("filePath"), frame.get("entries")
         key = make_key(path) if isinstance(path, str) else None
         if key is None or not isinstance(path, str) or not isinstance(entries, list):
-            self._fail(None, f"the CLI reports a transcript that is of no session: {str(frame)[:200]}")
+            self._fail(
+                None, f"the CLI reported a transcript path that belongs to no session: {str(frame)[:200]}"
+            )
             return
         self._known |= {"", key["session_id"]}
         key["project_key"] = self._project_keys.get(key["project_key"], key["project_key"])
@@ -145,7 +147,7 @@ class Mirror:
         self._changed.notify()
 
     async def run(self) -> None:
-        """Store what comes, until cancelled."""
+        """Store reported entries, until cancelled."""
         while True:
             is_retry = await self._wait_for_work()
             self._is_flushing, self._is_busy = False, True
@@ -156,17 +158,17 @@ class Mirror:
             self._stored.notify()
 
     async def flush(self, session_id: str = "") -> bool:
-        """Wait until all that was added is stored; False if the store failed, or took longer than the limit.
+        """Wait until everything added is stored. False if the store failed, or took longer than the limit.
 
-        A store that failed or was late is not waited for again until it answers. `session_id`: that of the result
-        that waits; a CLI that has reported nothing of it has not saved it either.
+        After a failure or timeout, later calls do not wait until the store responds again. `session_id` is that of
+        the result that waits; if the CLI has reported nothing for it, it has not saved it either.
         """
         if self._is_local and session_id not in self._known:
             self._known.add(session_id)
             self._fail(
                 None,
-                "the CLI reports nothing of this conversation, so it is not stored: is its folder "
-                "(CLAUDE_CONFIG_DIR, or ~/.claude) writable, and the CLI up to date?",
+                "the CLI has reported no entries of this conversation, so it is not stored: check that its folder "
+                "(CLAUDE_CONFIG_DIR, or ~/.claude) is writable and that the CLI is up to date",
             )
         return await self._wait_for_store(0 if self._is_late or self._is_behind() else self._timeout)
 
@@ -180,16 +182,16 @@ class Mirror:
         return self._is_idle() and not self._is_behind()
 
     async def finish(self) -> bool:
-        """Store the rest. False if the store did not take all: the log then names the file that has it."""
+        """Store the rest. False if that failed: the log then names the file that has everything."""
         if await self._wait_for_store(self._close_timeout):
             return True
         for transcript in self._transcripts.values():
             if transcript.waiting or transcript.sending or transcript.is_behind:
-                await self._name_unstored(transcript)
+                await self._log_unstored(transcript)
         return False
 
     async def _wait_for_work(self) -> bool:
-        """Wait for entries. Returns True if there are none, and it is time to try again what failed."""
+        """Wait for entries. Return True if there are none, and it is time to retry what failed."""
         with anyio.move_on_after(self._pause if self._is_behind() else None) as pause:
             await self._changed.wait_until(lambda: self._is_flushing or self._count_waiting())
         if pause.cancelled_caught:
@@ -229,7 +231,7 @@ class Mirror:
             self._fail(transcript.key, error)
 
     def _put_aside(self, transcript: _Transcript, entries: list[SessionStoreEntry]) -> None:
-        """Leave entries to the CLI's file, or put them into the spool if there is none."""
+        """Leave entries to be read from the CLI's file later, or spool them if there is no such file."""
         transcript.is_behind = True
         transcript.put_aside.update(map(identify, entries))
         if transcript.path.exists():
@@ -243,12 +245,12 @@ class Mirror:
     async def _try_to_store(
         self, transcript: _Transcript, entries: list[SessionStoreEntry], *, was_behind: bool
     ) -> str | None:
-        """Store entries, or all that is missing. Returns why that failed, for errors after some tries."""
+        """Store entries, or everything that is missing. Retry errors, but not timeouts. Return why it failed."""
         error = ""
         for attempt, pause in enumerate((0.0, *_PAUSES)):
             await anyio.sleep(pause)
             try:
-                # After an error a part may be stored: only what is missing is sent again.
+                # After an error some entries may be stored, so only the missing ones are sent again.
                 if was_behind or (attempt and transcript.path.exists()):
                     with anyio.fail_after(_CALL_TIMEOUT):
                         await self._catch_up(transcript, entries)
@@ -256,14 +258,14 @@ class Mirror:
                     await self._append(transcript, entries)
             except (StoreTimeoutError, TimeoutError) as reason:
                 return str(reason) or f"the session store took longer than {_CALL_TIMEOUT:g} s"
-            except Exception as reason:  # noqa: BLE001 - whatever a store raises, the conversation goes on
+            except Exception as reason:  # noqa: BLE001 - whatever a store raises, the conversation continues
                 error = str(reason) or type(reason).__name__
             else:
                 return None
         return error
 
     async def _append(self, transcript: _Transcript, entries: list[SessionStoreEntry]) -> None:
-        if not self._tells_writers:
+        if not self._supports_writers:
             await call_store(self._store, "append", transcript.key, entries, timeout=_CALL_TIMEOUT)
             return
         given = (transcript.key, entries, self._writer)
@@ -272,7 +274,7 @@ class Mirror:
             self._fail(
                 transcript.key,
                 f"another conversation has added to this session meanwhile ({other}). Both are stored, as two "
-                "branches, but each knows only its own: end one of them, or let it go on under an id of its own "
+                "branches, but each sees only its own: end one of them, or continue it under its own id "
                 "(fork_session)",
             )
         transcript.is_ours = True
@@ -283,7 +285,7 @@ class Mirror:
         sources = [each for each in (transcript.path, spooled) if each and each.exists()]
         if not sources:
             raise FileNotFoundError(
-                f"there is no file any more at {transcript.path}, from which to store what is missing"
+                f"the missing entries cannot be stored, because {transcript.path} no longer exists"
             )
         added: list[SessionStoreEntry] = []
         for number, source in enumerate(sources, 1):
@@ -297,8 +299,8 @@ class Mirror:
         if spooled is not None:
             self._spool.remove(transcript.key)
 
-    async def _name_unstored(self, transcript: _Transcript) -> None:
-        """Say in the log where the entries are that the store may lack."""
+    async def _log_unstored(self, transcript: _Transcript) -> None:
+        """Log where to find the entries that the store may lack."""
         place = transcript.path
         try:
             if not transcript.path.exists():
@@ -310,7 +312,7 @@ class Mirror:
             logger.error("the spool of session stores failed: %s", error)  # noqa: TRY400 - not our error
         where = "" if place == transcript.path else f", config_dir={os.fspath(self._spool.folder)!r}"
         logger.error(
-            "session %s may not be whole in the session store; %s has everything. It is added when the session is "
+            "session %s may be incomplete in the session store; %s has everything. It is added when the session is "
             "resumed here with the store, or by import_session_to_store(%r, store%s)",
             transcript.key["session_id"],
             place,
@@ -334,7 +336,7 @@ class Mirror:
 
 
 def _measure(value: object) -> int:
-    """Return about how many characters of JSON an entry has."""
+    """Return the approximate length of an entry as JSON."""
     todo, size = [value], 0
     while todo:
         each = todo.pop()

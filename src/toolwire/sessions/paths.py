@@ -1,6 +1,6 @@
 """Finds transcripts on disk: where the CLI keeps those of a directory, and everything that belongs to one session.
 
-Owns the layout of the CLI's folder. What is in the files is in `sessions/entries` and `sessions/tree`.
+Owns the layout of the CLI's folder. The content of the files is handled in `sessions/entries` and `sessions/tree`.
 """
 
 import itertools
@@ -25,10 +25,10 @@ Directory = str | os.PathLike[str]
 
 _KEY_LENGTH: Final = 200
 UNFINISHED: Final = ".unfinished"
-"""What the name of a transcript ends with that was put aside because nothing was said in it."""
+"""The suffix of a transcript that was set aside because it has no messages."""
 _GIT_TIMEOUT: Final = 5.0
-_LOOK_AT: Final = 50
-"""Lines of a transcript in which its directory is looked for."""
+_CWD_LINES: Final = 50
+"""The number of lines of a transcript that are searched for its directory."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class SessionFile:
     size: int
     mtime_ns: int
     version: str = ""
-    """Differs whenever the file was changed, as far as the file system tells."""
+    """Changes whenever the file changes, as far as the file system shows."""
 
     @property
     def session_id(self) -> str:
@@ -58,17 +58,17 @@ class SessionFile:
 
     @property
     def config_folder(self) -> Path:
-        """The CLI's folder that it is in."""
+        """The CLI's folder that contains it."""
         return self.path.parents[2]
 
 
 def find_config_folder(config_dir: Directory | None = None) -> Path:
-    """Return the CLI's own folder: the one given, else `CLAUDE_CONFIG_DIR`, else `~/.claude`."""
+    """Return the CLI's folder: the given one, else `CLAUDE_CONFIG_DIR`, else `~/.claude`."""
     return Path(config_dir or os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
 
 
 def find_config_dir(env: Mapping[str, str]) -> Directory | None:
-    """Return the CLI's folder if the environment of a run names it."""
+    """Return the CLI's folder if the environment of a run sets it, else None."""
     if folder := env.get("CLAUDE_CONFIG_DIR"):
         return folder
     return (
@@ -79,18 +79,18 @@ def find_config_dir(env: Mapping[str, str]) -> Directory | None:
 def project_key_for_directory(directory: Directory | None = None) -> str:
     """Return the name of the folder in which the CLI keeps the sessions of a directory (None: the current one).
 
-    Several directories can have the same key (`/a/b-c` and `/a/b/c`): the truth is `cwd` in the transcript.
+    Several directories can have the same key (`/a/b-c` and `/a/b/c`); only `cwd` in the transcript is unambiguous.
     """
     return make_key(find_directory(directory))
 
 
 def find_directory(directory: Directory | None = None) -> str:
-    """Return the absolute path of a directory without links, as the CLI has it (None: the current one)."""
+    """Return the absolute path of a directory with links resolved, as the CLI uses it (None: the current one)."""
     return os.path.realpath(directory or os.curdir)
 
 
 def make_key(path: str) -> str:
-    """Make the key of an absolute path. The CLI is JavaScript: it counts UTF-16 units, not characters."""
+    """Return the key of an absolute path. The CLI is JavaScript: it counts UTF-16 units, not characters."""
     raw = os.fsencode(path).decode(errors="replace").encode("utf-16-le")
     units = [int.from_bytes(raw[at : at + 2], "little") for at in range(0, len(raw), 2)]
     key = "".join(chr(unit) if chr(unit).isascii() and chr(unit).isalnum() else "-" for unit in units)
@@ -113,7 +113,7 @@ def _hash(units: list[int]) -> str:
 def find_project_folders(
     directory: Directory | None, config_dir: Directory | None, *, include_worktrees: bool = True
 ) -> list[Path]:
-    """Return the folders with the sessions of a directory and of its git worktrees; of all directories for None."""
+    """Return the folders with the sessions of a directory and its git worktrees; with None, of all directories."""
     projects = find_config_folder(config_dir) / "projects"
     if directory is None:
         return sorted(
@@ -127,20 +127,22 @@ def find_project_folders(
 
 
 def _find_folders(projects: Path, place: str) -> list[Path]:
-    """Return the folder with the sessions of an absolute path, and those of CLIs that named it otherwise."""
+    """Return the folder with the sessions of an absolute path, also under the names that older CLIs use."""
     key = make_key(place)
     folders = [projects / key]
-    if len(key) > _KEY_LENGTH:  # older CLIs had another hash: the first part is the same, and `cwd` tells
+    if len(key) > _KEY_LENGTH:  # older CLIs had another hash: compare the first part, and check `cwd`
         alike = (each for each in _scan(projects) if each.name.startswith(key[: _KEY_LENGTH + 1]))
-        folders += [Path(each.path) for each in alike if each.name != key and _is_of(Path(each.path), place)]
+        folders += [
+            Path(each.path) for each in alike if each.name != key and _belongs_to(Path(each.path), place)
+        ]
     return folders
 
 
-def _is_of(folder: Path, place: str) -> bool:
-    """Return True if the transcripts in a folder are of a directory, as the first one of them tells."""
+def _belongs_to(folder: Path, place: str) -> bool:
+    """Return True if the transcripts in a folder belong to a directory, judging by the first `cwd` found."""
     for file in list_session_files([folder]):
         with suppress(OSError), file.path.open("rb") as lines:
-            for line in itertools.islice(lines, _LOOK_AT):
+            for line in itertools.islice(lines, _CWD_LINES):
                 cwd = (read_line(line) or {}).get("cwd")
                 if isinstance(cwd, str):
                     return os.path.realpath(cwd) == place
@@ -148,7 +150,7 @@ def _is_of(folder: Path, place: str) -> bool:
 
 
 def find_worktrees(directory: Directory) -> list[str]:
-    """Return the git worktrees that share a repository with a directory; none where git does not know any."""
+    """Return the git worktrees that share a repository with a directory; an empty list if there are none."""
     if not _may_have_worktrees(Path(directory)):
         return []
     try:
@@ -166,7 +168,7 @@ def find_worktrees(directory: Directory) -> list[str]:
 
 
 def _may_have_worktrees(directory: Path) -> bool:
-    """Return False if a directory is in no repository with worktrees: then git need not be started."""
+    """Return False if a directory is certainly in no repository with worktrees, so that git need not be started."""
     with suppress(OSError):
         place = directory.resolve()
         for each in (place, *place.parents):
@@ -176,9 +178,9 @@ def _may_have_worktrees(directory: Path) -> bool:
 
 
 def list_session_files(folders: Iterable[Path]) -> Iterator[SessionFile]:
-    """Yield the transcripts in these folders, newest first; of a session in several of them, the newest one.
+    """Yield the transcripts in these folders, newest first; if a session is in several folders, its newest file.
 
-    All are looked at before the first one comes; none is opened.
+    All files are listed before the first one is yielded; none is opened.
     """
     found: dict[str, tuple[int, str, int, int, int]] = {}
     for folder in folders:
@@ -216,7 +218,7 @@ def list_transcripts(folder: Path) -> Iterator[tuple[str, str, SessionFile]]:
 
 
 def stat_session(path: Path) -> SessionFile | None:
-    """Look at a transcript; None if it is not there (any more), or is not a file."""
+    """Return the status of a transcript; None if it does not exist or is not a regular file."""
     status = _stat(path, path.stat)
     return None if status is None else _make_file_of(path, status)
 
@@ -246,9 +248,9 @@ def _make_file(path: Path, size: int, modified: int, changed: int, number: int) 
 def find_session(
     session_id: str, directory: Directory | None = None, config_dir: Directory | None = None
 ) -> SessionFile | None:
-    """Return the transcript of a session: of a directory or its worktrees; for None, of any directory.
+    """Return the transcript of a session of a directory or its worktrees; with None, of any directory.
 
-    An empty file counts as not there. The id may be in capitals; the CLI writes them small.
+    An empty file is ignored. The id may be in upper case; the CLI writes it in lower case.
     """
     if not is_session_id(session_id):
         return None
@@ -265,14 +267,14 @@ def _newest_of(session_id: str, folders: list[Path]) -> SessionFile | None:
 
 
 def find_copies(session_id: str, folders: list[Path]) -> list[SessionFile]:
-    """Return the transcripts of a session in these folders, empty ones too. Usually there is one."""
+    """Return the transcripts of a session in these folders, including empty ones. Usually there is one."""
     names = dict.fromkeys((session_id, session_id.lower()))
     files = [stat_session(folder / f"{name}.jsonl") for folder in folders for name in names]
     return [each for each in files if each is not None]
 
 
 def list_subagent_files(folder: Path) -> list[Path]:
-    """Return the transcripts of a session's subagents, those of workflows too, by name within each folder."""
+    """Return the transcripts of a session's subagents, including workflows, sorted by name within each folder."""
     found = walk(folder / "subagents")
     return [
         Path(each.path) for each in found if re.fullmatch(r"agent-.+\.jsonl", each.name) and each.is_file()
@@ -280,7 +282,7 @@ def list_subagent_files(folder: Path) -> list[Path]:
 
 
 def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Yield everything below a folder but folders, however deep, by name within each folder. Follows no links."""
+    """Yield all files below a folder, at any depth, sorted by name within each folder. Follows no links."""
     waiting = [folder]
     while waiting:
         entries = sorted(_scan(waiting.pop()), key=lambda each: each.name)
@@ -290,12 +292,12 @@ def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def read_subagent_metadata(path: Path) -> dict[str, Any]:
-    """Return what the CLI noted about a subagent beside its transcript; empty if that is missing or unreadable."""
+    """Return the metadata that the CLI keeps beside a subagent's transcript; empty if missing or unreadable."""
     try:
-        noted = json_codec.loads(path.with_suffix(".meta.json").read_bytes(), lone_surrogates=True)
+        metadata = json_codec.loads(path.with_suffix(".meta.json").read_bytes(), lone_surrogates=True)
     except (OSError, ValueError):
         return {}
-    return noted if isinstance(noted, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def list_traces(file: SessionFile) -> list[Path]:
@@ -307,7 +309,7 @@ def list_traces(file: SessionFile) -> list[Path]:
 
 
 def list_tool_results(folder: Path) -> list[Path]:
-    """Return the files with large results of tools, in the folder beside a transcript."""
+    """Return the files with large tool results, in the folder beside a transcript."""
     entries = sorted(_scan(folder / "tool-results"), key=lambda each: each.name)
     return [Path(each.path) for each in entries if each.is_file(follow_symlinks=False)]
 
@@ -318,7 +320,7 @@ def find_running_process(session_id: str, config_dir: Directory | None = None) -
 
 
 def list_running_sessions(config_dir: Directory | None = None) -> dict[str, int]:
-    """Return the sessions that are open, with the ids of their processes. The CLI notes its sessions by process."""
+    """Return the open sessions and the ids of their processes, from the files in which the CLI records them."""
     running: dict[str, int] = {}
     for each in _scan(find_config_folder(config_dir) / "sessions"):
         try:
@@ -329,18 +331,18 @@ def list_running_sessions(config_dir: Directory | None = None) -> dict[str, int]
         session_id = noted.get("sessionId") if isinstance(noted, dict) else None
         if isinstance(session_id, str) and is_running(process):
             started, now = noted.get("procStart"), read_state(process)[1]
-            if not isinstance(started, str) or not now or now == started:  # else the id is another's by now
+            if not isinstance(started, str) or not now or now == started:  # otherwise the id was reused
                 running[session_id] = process
     return running
 
 
 def list_folder(folder: Path, on_error: Callable[[OSError], object] | None = None) -> list[Path]:
-    """Return what is in a folder, by name: nothing if it is not there. One that cannot be read is reported."""
+    """Return the content of a folder, sorted by name; an empty list if it does not exist."""
     return sorted(Path(each.path) for each in _scan(folder, on_error))
 
 
 def _scan(folder: Path, on_error: Callable[[OSError], object] | None = None) -> Iterator[os.DirEntry[str]]:
-    """Yield what is in a folder: nothing if it is not there, or cannot be read, which is logged."""
+    """Yield the content of a folder; nothing if it does not exist. Errors are logged, or passed to `on_error`."""
     try:
         with os.scandir(folder) as entries:
             yield from entries

@@ -1,7 +1,7 @@
-"""Deletes old sessions from disk by age, number, size or tag, and first shows which.
+"""Deletes old sessions from disk by age, number, size or tag, after showing which.
 
-The CLI itself deletes transcripts without a word, after `cleanupPeriodDays` (30) days. Here nothing is deleted
-unless `dry_run=False`, a session that a CLI has open stays, and each deletion is in the log.
+The CLI itself deletes transcripts silently, after `cleanupPeriodDays` (30) days. Here nothing is deleted unless
+`dry_run=False`, a session that a CLI has open is kept, and each deletion is logged.
 """
 
 import shutil
@@ -39,7 +39,7 @@ class PrunedSession(Record):
     summary: str = ""
     tag: str | None = None
     reason: str = ""
-    """Which limit it exceeds, in words."""
+    """Which limit it exceeds, as text."""
     deleted: bool = False
     error: str | None = None
     """Why it could not be deleted."""
@@ -57,19 +57,19 @@ def prune_sessions(
     export_to: Directory | None = None,
     config_dir: Directory | None = None,
 ) -> list[PrunedSession]:
-    """Delete sessions that exceed any of the limits, oldest last; with `dry_run`, only return which they are.
+    """Delete sessions that exceed any of the limits, and return them, newest first; with `dry_run`, delete nothing.
 
-    - `older_than`: last written longer ago. `keep`: all but so many of the newest. `max_bytes`: the oldest ones,
-      until the rest needs no more than that.
+    - `older_than`: delete those last written longer ago. `keep`: delete all but this many of the newest.
+      `max_bytes`: delete the oldest ones until the rest fits into this size.
     - `directory`: only sessions of it and its git worktrees. `tag`: only sessions with this tag; without a limit,
-      all of them. `keep_tags`: sessions with one of these tags always stay.
+      all of them. `keep_tags`: sessions with one of these tags are always kept.
     - `export_to`: a folder into which each session is copied before it is deleted.
 
-    Sessions that a CLI has open, or that are written meanwhile, stay. One that cannot be deleted has an `error`.
+    Sessions that a CLI has open, or that are written meanwhile, are kept. If deleting one fails, it has an `error`.
     """
     _check_limits(older_than=older_than, keep=keep, max_bytes=max_bytes, tag=tag)
     if isinstance(keep_tags, str):
-        raise TypeError(f"keep_tags must be several tags, such as [{keep_tags!r}], not one text")
+        raise TypeError(f"keep_tags must be a collection of tags, such as [{keep_tags!r}], not a string")
     found = _find_excess(
         _Limits(older_than, keep, max_bytes, tag, frozenset(keep_tags)), directory, config_dir
     )
@@ -84,12 +84,12 @@ def _check_limits(
     *, older_than: timedelta | None, keep: int | None, max_bytes: int | None, tag: str | None
 ) -> None:
     if older_than is None and keep is None and max_bytes is None and tag is None:
-        raise ValueError("say which sessions to delete: older_than, keep, max_bytes or tag")
+        raise ValueError("prune_sessions() needs a limit: older_than, keep, max_bytes or tag")
     if older_than is not None and not isinstance(older_than, timedelta):
         raise TypeError(f"older_than must be a timedelta, such as timedelta(days=30), not {older_than!r}")
     for name, value in (("keep", keep), ("max_bytes", max_bytes)):
         if value is not None and value < 0:
-            raise ValueError(f"{name} must not be negative, and is {value}")
+            raise ValueError(f"{name} must not be negative, got {value}")
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _find_excess(
 
 
 def _judge(limits: _Limits, file: SessionFile, number: int, total: int, oldest: float | None) -> str | None:
-    """Return the limit that a session exceeds, or None. `number` and `total`: with all newer ones."""
+    """Return the limit that a session exceeds, or None. `number` and `total` include all newer sessions."""
     if oldest is not None and file.mtime_ns / 1e9 < oldest:
         return f"not used for more than {limits.older_than}"
     if limits.keep is not None and number > limits.keep:
@@ -150,7 +150,7 @@ def _judge(limits: _Limits, file: SessionFile, number: int, total: int, oldest: 
 
 
 def _measure(file: SessionFile) -> int:
-    """Return how many bytes a session takes with everything that belongs to it."""
+    """Return the size of a session with everything that belongs to it, in bytes."""
     total = file.size
     for trace in paths.list_traces(file)[:-1]:
         for each in paths.walk(trace):
@@ -168,7 +168,11 @@ def _delete(file: SessionFile, row: PrunedSession, export_to: Path | None) -> No
         if export_to is not None:
             _export(file, export_to)
         disk.delete_file(file)
-    except (OSError, SessionRunningError, RecursionError) as error:  # RecursionError: folders without end
+    except (
+        OSError,
+        SessionRunningError,
+        RecursionError,
+    ) as error:  # RecursionError: folders nested too deeply
         row.error = str(error)
         logger.warning("cannot delete session %s (%s): %s", row.session_id, row.path, error)
         return
@@ -177,7 +181,7 @@ def _delete(file: SessionFile, row: PrunedSession, export_to: Path | None) -> No
 
 
 def _export(file: SessionFile, folder: Path) -> None:
-    """Copy a transcript with its subagents and large results, for their owner only."""
+    """Copy a transcript with its subagents and large results, readable by their owner only."""
     target = folder / file.path.parent.name / file.path.name
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with transcript.open_transcript(file.path) as source:

@@ -1,7 +1,7 @@
-"""A past conversation as people read it: prompts, answers, and calls with their results and subagents, in order.
+"""A past conversation as people read it: prompts, responses, and calls with their results and subagents, in order.
 
 The same for files and for stores. Messages are read one at a time, so that memory is bounded by the longest line
-and a small node for each entry (a store hands out a whole transcript at once). Knows nothing of how they are shown.
+and a small node for each entry (a store returns a whole transcript at once). Does not know how they are displayed.
 """
 
 import json
@@ -16,9 +16,9 @@ from toolwire.sessions.paths import Directory
 from toolwire.sessions.types import SDKSessionInfo, SessionMessage, SessionStore
 
 _DEEPEST: Final = 20
-"""Subagents of subagents that are shown at their call; deeper ones come at the end."""
+"""The depth to which subagents of subagents are shown at their call; deeper ones come at the end."""
 
-_TELLING: Final = (
+_DESCRIPTIVE_INPUTS: Final = (
     "command",
     "file_path",
     "pattern",
@@ -29,34 +29,34 @@ _TELLING: Final = (
     "prompt",
     "skill",
 )
-"""The inputs of usual tools that say best what a call is about."""
+"""Inputs of common tools that best describe a call, in order of preference."""
 
 
 @dataclass(frozen=True)
 class FileTranscript:
-    """A transcript on disk. `metadata`: what the CLI noted about a subagent."""
+    """A transcript on disk. `metadata` is that of a subagent."""
 
     path: Path
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def read_all(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the entries, each with its place in the file."""
+        """Yield the entries, each with its offset in the file."""
         return transcript.read_entries(self.path)
 
     @contextmanager
     def reading(self) -> Iterator[Callable[[int], dict[str, Any]]]:
-        """Give a function that returns the entry at a place in the file; empty if it was replaced meanwhile."""
+        """Yield a function that returns the entry at an offset of the file; empty if it was replaced meanwhile."""
         with transcript.open_transcript(self.path) as file:
             yield lambda place: transcript.read_entry(file, place)
 
     def read_lines(self) -> Iterator[bytes]:
-        """Yield the file as it is, in pieces, but for a last line that a CLI is still writing."""
+        """Yield the exact bytes of the file in pieces, without a last line that is still being written."""
         return transcript.copy_lines(self.path)
 
 
 @dataclass(frozen=True)
 class LoadedTranscript:
-    """A transcript that a store has loaded."""
+    """A transcript loaded from a store."""
 
     entries: Sequence[Mapping[str, Any]]
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class LoadedTranscript:
 
     @contextmanager
     def reading(self) -> Iterator[Callable[[int], dict[str, Any]]]:
-        """Give a function that returns an entry by its number."""
+        """Yield a function that returns an entry by its number."""
         yield lambda place: dict(self.entries[place])
 
     def read_lines(self) -> Iterator[bytes]:
@@ -80,7 +80,7 @@ Transcript = FileTranscript | LoadedTranscript
 
 @dataclass(frozen=True)
 class RecordedSession:
-    """A session with the transcripts of its subagents, by the name that the CLI gives their files."""
+    """A session with the transcripts of its subagents, by their subpath."""
 
     session_id: str
     project_key: str
@@ -92,7 +92,7 @@ class RecordedSession:
     last_modified: int | None = None
 
     def describe(self) -> SDKSessionInfo:
-        """Return what a list shows of the session; it may be without anything to show."""
+        """Return the list entry of the session; its summary may be empty."""
         data: dict[str, Any] = {}
         last = 0
         for _, entry in self.main.read_all():
@@ -106,7 +106,7 @@ class RecordedSession:
         return found or SDKSessionInfo(self.session_id, "", mtime, self.file_size)
 
     def read_messages(self, last: int = 0) -> Iterator[SessionMessage]:
-        """Yield the messages of the main conversation in order; only so many of the last ones, unless it is 0."""
+        """Yield the messages of the main conversation in order; only the `last` ones, unless it is 0."""
         ordered = tree.order_messages(self.main.read_all(), whole_history=True)
         with self.main.reading() as read:
             for node in ordered[-last:]:
@@ -115,14 +115,14 @@ class RecordedSession:
                     yield tree.make_message(entry, self.session_id)
 
     def read_conversation(self) -> "Conversation":
-        """Return the conversation, from before its compactions on."""
+        """Return the whole conversation, including the messages before compactions."""
         return Conversation(self)
 
 
 def open_session(
     session_id: str, directory: Directory | None = None, config_dir: Directory | None = None
 ) -> RecordedSession:
-    """Open a session on disk. ValueError if the id is no UUID, FileNotFoundError if there is no such session."""
+    """Open a session on disk. ValueError if the id is not a UUID, FileNotFoundError if there is no such session."""
     entries.check_session_id(session_id)
     return open_file(disk.find_file(session_id, directory, config_dir))
 
@@ -149,8 +149,8 @@ def open_file(file: paths.SessionFile) -> RecordedSession:
 async def load_session(
     session_store: SessionStore, session_id: str, directory: Directory | None = None
 ) -> RecordedSession:
-    """Load a session from a store. ValueError if the id is no UUID, FileNotFoundError if it is not there."""
-    from toolwire.sessions import store_functions  # noqa: PLC0415 - loads an event loop's library
+    """Load a session from a store. ValueError if the id is not a UUID, FileNotFoundError if it is not there."""
+    from toolwire.sessions import store_functions  # noqa: PLC0415 - loads anyio, which the rest does not need
 
     entries.check_session_id(session_id)
     project_key = paths.project_key_for_directory(directory)
@@ -164,7 +164,7 @@ async def load_session(
 
 @dataclass(frozen=True)
 class Text:
-    """Something that was said. `kind`: a prompt, an answer, thinking, or the summary that a compaction made."""
+    """A text: a prompt, a response (`answer`), thinking, or the summary of a compaction."""
 
     kind: Literal["prompt", "answer", "thinking", "summary"]
     text: str
@@ -172,11 +172,11 @@ class Text:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture as it is in the transcript; nothing about it was checked."""
+    """A picture as it is in the transcript, unchecked."""
 
     media_type: str
     data: str
-    """In base64; empty for one that is elsewhere."""
+    """Base64; empty for an external picture, which has an `address`."""
     address: str = ""
 
 
@@ -190,7 +190,7 @@ class Other:
 
 @dataclass(frozen=True)
 class Result:
-    """What a tool returned."""
+    """The result of a tool call."""
 
     parts: "Sequence[Text | Picture | Other]"
     is_error: bool = False
@@ -217,13 +217,13 @@ class Call:
 
     @property
     def gist(self) -> str:
-        """What the call is about, in a few words, as far as the names of its inputs tell."""
+        """The input that best describes the call; empty if none is known."""
         given = self.input if isinstance(self.input, Mapping) else {}
-        texts = [given[name] for name in _TELLING if isinstance(given.get(name), str)]
+        texts = [given[name] for name in _DESCRIPTIVE_INPUTS if isinstance(given.get(name), str)]
         return texts[0] if texts else ""
 
     def list_inputs(self) -> list[tuple[str, str]]:
-        """Return the name and text of each input; without a name if the input is no object."""
+        """Return the name and text of each input; the name is empty if the input is not an object."""
         if isinstance(self.input, Mapping):
             return [(str(name), write_value(value)) for name, value in self.input.items()]
         return [] if self.input is None else [("", write_value(self.input))]
@@ -234,7 +234,7 @@ Part = Text | Picture | Other | Call
 
 @dataclass(frozen=True)
 class Message:
-    """One entry of the conversation. `speaker`: who it is from; of a result without a call, the tool."""
+    """One entry of the conversation. `speaker` is "tool" for a result whose call is missing."""
 
     speaker: Literal["user", "assistant", "tool"]
     uuid: str
@@ -244,7 +244,7 @@ class Message:
 
 
 def write_value(value: Any) -> str:
-    """Write a value for people: a text as it is, anything else as JSON."""
+    """Format a value for people: a string as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -269,7 +269,7 @@ class Conversation:
         return self._walk(self._session.main, of_subagent=False, depth=0)
 
     def list_remaining(self) -> Iterator[Subagent]:
-        """Yield the subagents that no call has shown, after the conversation was read."""
+        """Yield the subagents that were not shown at a call. Use after iterating over the conversation."""
         for name in self._session.subagents:
             if name not in self._shown:
                 yield self._open(name, 0)
@@ -277,11 +277,10 @@ class Conversation:
     def _open(self, name: str, depth: int) -> Subagent:
         self._shown.add(name)
         found = self._session.subagents[name]
-        noted = found.metadata
         return Subagent(
             name.rpartition("/")[2].removeprefix("agent-"),
-            _text(noted.get("agentType")),
-            _text(noted.get("description")),
+            _text(found.metadata.get("agentType")),
+            _text(found.metadata.get("description")),
             self._walk(found, of_subagent=True, depth=depth + 1),
         )
 
@@ -320,7 +319,7 @@ class Conversation:
                 started = [self._open(each, depth) for each in names if each not in self._shown]
                 parts.append(Call(_text(block.get("name")) or "?", block.get("input"), result, started))
             elif block.get("type") == "tool_result":
-                if _text(block.get("tool_use_id")) not in results:  # the call is lost
+                if _text(block.get("tool_use_id")) not in results:  # the call is missing
                     stray = True
                     parts += _read_result(block).parts
             else:

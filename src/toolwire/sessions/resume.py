@@ -1,12 +1,12 @@
 """Fetches a conversation from a session store, so that the CLI can resume it on this machine.
 
-The transcript is put where the CLI itself would keep it, so the user's settings, login, agents and skills stay as
-they are, and the local history goes on in the same file. What is on this machine is never overwritten: missing
-entries are appended, and a conversation that went on in two places is an error.
+The transcript is written where the CLI itself would keep it, so the user's settings, login, agents and skills stay
+in effect, and the local history continues in the same file. Local data is never overwritten: missing entries are
+appended, and a conversation that was continued in two places is an error.
 
-A CLI that cannot write its own folder saves nothing, and then reports nothing to the store either. There the
-transcript is put into a temporary folder, and resumed by its path; what cannot be kept that way is refused before
-the CLI is started.
+A CLI that cannot write to its own folder saves nothing, and then reports nothing to the store either. In that case
+the transcript is written to a temporary folder, and resumed by its path; what cannot be saved that way is refused
+before the CLI is started.
 """
 
 import copy
@@ -33,7 +33,7 @@ from toolwire._transport.live_guard import refuse_live_start
 from toolwire.errors import SessionStoreError
 from toolwire.messages.system import SessionKey
 from toolwire.sessions import aio, entries, paths, transcript
-from toolwire.sessions.spool import Spool, find_place
+from toolwire.sessions.spool import Spool, find_transcript_path
 from toolwire.sessions.store_calls import StoreTimeoutError, call_store
 from toolwire.sessions.store_functions import add_missing, find_missing
 from toolwire.sessions.types import SessionStore, SessionStoreEntry, implements
@@ -44,30 +44,31 @@ if TYPE_CHECKING:
 logger = logger_for("sessions")
 
 _MESSAGES: Final = frozenset({"user", "assistant", "attachment", "system"})
-"""Types of entries that make up the conversation. Titles, tags and costs may be added anywhere."""
+"""Types of entries that make up the conversation. Others (titles, tags, costs) may be added on either side."""
 _BY_PATH_SINCE: Final = (2, 1, 187)
-"""The first CLI that goes on in the file whose path it gets; older ones go on in their own folder."""
+"""The first CLI version that continues in the file it is given; older ones continue in their own folder."""
 _VERSION_TIMEOUT: Final = 30.0
 
 
 @dataclass
 class Fetched:
-    """What is needed to start the CLI with a conversation."""
+    """The data needed to start the CLI with a conversation."""
 
     options: "ClaudeAgentOptions"
     project_keys: dict[str, str] = field(default_factory=dict)
-    """The store's key of the project if it is another one than here, by the key here."""
+    """Maps the project key on this machine to the one in the store, if they differ."""
     folder: Path | None = None
-    """A temporary folder that has the transcript; to be removed when the store has everything."""
+    """A temporary folder with the transcript, to be removed when the store has everything."""
 
 
 async def fetch_session(
     options: "ClaudeAgentOptions", env: Mapping[str, str], *, is_local: bool = True
 ) -> Fetched:
-    """Put the conversation that is to be resumed where the CLI looks for it. `env`: that of the CLI.
+    """Write the conversation to be resumed to where the CLI looks for it. `env` is the environment of the CLI.
 
-    Nothing happens for a conversation that the store does not have: the CLI then looks for it on the local disk.
-    SessionStoreError if the CLI could save nothing of what is said, unless it is started by others (`is_local`).
+    If the store does not have the conversation nothing is written: the CLI then looks for it on the local disk.
+    Raises SessionStoreError if the CLI could not save the conversation. This is only checked if `is_local`: the
+    CLI runs on this machine.
     """
     fetch = _Fetch(options, env)
     session_id = options.resume
@@ -80,23 +81,23 @@ async def fetch_session(
         if is_local:
             await fetch.check_own_folder()
         return Fetched(options)
-    await fetch.store_what_only_this_machine_has(key)
+    await fetch.store_other_local_copies(key)
     started = copy.copy(options)
     started.resume, started.continue_conversation = session_id, False
     folder = None
     try:
-        await fetch.place_all(key, fetch.own_folder)
+        await fetch.write_transcripts(key, fetch.own_folder)
     except OSError as error:
         if is_local:
             await fetch.check_by_path(error)
         logger.warning(
-            "the CLI's folder cannot be written, so the session is resumed from another: %s", error
+            "the CLI's folder is not writable, so the session is resumed from a temporary one: %s", error
         )
-        await fetch.store_what_own_folder_has(key)
+        await fetch.store_copy_in_own_folder(key)
         folder = Path(tempfile.mkdtemp(prefix="toolwire-resume-"))
         try:
-            _give_to(options.user, [folder])
-            started.resume = os.fspath(await fetch.place_all(key, folder / fetch.local_key))
+            _change_owner(options.user, [folder])
+            started.resume = os.fspath(await fetch.write_transcripts(key, folder / fetch.local_key))
         except BaseException:
             remove_folder(folder)
             raise
@@ -127,7 +128,7 @@ class _Fetch:
         self.own_folder = self._projects / self.local_key
 
     async def find_newest(self) -> str | None:
-        """Return the session of this project that was written last; transcripts of subagents do not count."""
+        """Return the session of this project that was written last; transcripts of subagents are ignored."""
         listed = await self._call("list_sessions", self.local_key)
         for each in sorted(listed, key=lambda each: each["mtime"], reverse=True):
             name: str = each["session_id"]
@@ -138,7 +139,7 @@ class _Fetch:
         return None
 
     async def find_key(self, session_id: str) -> SessionKey | None:
-        """Return the key of a session: in this project, or in the one that has it; None if the store has it not."""
+        """Return the key of a session, in this project or another; None if the store does not have it."""
         own: SessionKey = {"project_key": self.local_key, "session_id": session_id}
         if await self._load(own) or self._spool.find(own):
             return own
@@ -149,8 +150,8 @@ class _Fetch:
                     return key
         return None
 
-    async def store_what_only_this_machine_has(self, key: SessionKey) -> None:
-        """Add what other copies on this machine have and the store lacks: of other folders, and of the spool."""
+    async def store_other_local_copies(self, key: SessionKey) -> None:
+        """Add entries to the store that only other local copies have: in other folders, and in the spool."""
         name = f"{key['session_id']}.jsonl"
         found = await aio.run_in_thread(lambda: list(self._projects.glob(f"*/{name}")))
         for path in found:
@@ -160,14 +161,14 @@ class _Fetch:
             await self._add_if_ahead(key, spooled)
             self._spool.remove(key)
 
-    async def store_what_own_folder_has(self, key: SessionKey) -> None:
-        """Add what the CLI's folder has and the store lacks, where that folder can only be read, if at all."""
+    async def store_copy_in_own_folder(self, key: SessionKey) -> None:
+        """Add entries to the store that only the CLI's folder has, which is at most readable here."""
         path = self.own_folder / f"{key['session_id']}.jsonl"
         if await aio.run_in_thread(lambda: os.access(path, os.R_OK)):
             await self._add_if_ahead(key, path)
 
     async def check_own_folder(self) -> None:
-        """Raise SessionStoreError if the CLI cannot write its folder, nor go on elsewhere."""
+        """Raise SessionStoreError if the CLI can write neither to its folder nor elsewhere."""
         try:
             await aio.run_in_thread(partial(_check_folder, self.own_folder))
         except OSError as error:
@@ -178,7 +179,7 @@ class _Fetch:
                 raise self._refuse(error, "") from error
 
     async def check_by_path(self, reason: OSError) -> None:
-        """Raise SessionStoreError unless the CLI goes on where it is told. `reason`: why its folder will not do."""
+        """Raise SessionStoreError unless the CLI can continue in a given file. `reason`: why not in its folder."""
         if self._options.fork_session:  # every CLI writes a fork to its own folder
             raise self._refuse(reason, "") from reason
         refuse_live_start(self._env)
@@ -190,14 +191,14 @@ class _Fetch:
                 if (parse_version(done.stdout.decode(errors="replace")) or ()) >= _BY_PATH_SINCE:
                     return
         except OSError:
-            return  # it cannot be started at all: that will say why
+            return  # the CLI cannot be started at all; starting it will report why
         wanted = ".".join(map(str, _BY_PATH_SINCE))
         raise self._refuse(reason, f"update Claude Code to {wanted} or newer, ") from reason
 
     def _refuse(self, reason: OSError, advice: str) -> SessionStoreError:
         return SessionStoreError(
-            "Claude Code cannot write its folder, and so would neither save this conversation nor report it to the "
-            f"session store: {reason}. Make {self._projects} writable, {advice}or name a folder that is: "
+            "Claude Code cannot write to its folder, so it would neither save this conversation nor report it to "
+            f"the session store: {reason}. Make {self._projects} writable, {advice}or set another folder with "
             "env={'CLAUDE_CONFIG_DIR': ...}"
         )
 
@@ -208,29 +209,29 @@ class _Fetch:
             await self._add_missing(key, path)
 
     async def _add_missing(self, key: SessionKey, path: Path) -> None:
-        logger.info("%s has entries that the session store lacks: they are added to it", path)
+        logger.info("%s has entries that the session store lacks; adding them to the store", path)
         await self._guard("append", add_missing(self._store, key, path))
         self._loaded.clear()
 
-    async def place_all(self, key: SessionKey, folder: Path) -> Path:
-        """Write the transcripts of a session into the folder of its project, and return the main one's path."""
+    async def write_transcripts(self, key: SessionKey, folder: Path) -> Path:
+        """Write the transcripts of a session to the folder of its project, and return the path of the main one."""
         path = folder / f"{key['session_id']}.jsonl"
-        await self._place(key, path)
+        await self._update_both(key, path)
         await aio.run_in_thread(partial(_check_writable, folder, path))
         for subpath in await self._list_subkeys(key):
-            below = find_place(path.with_suffix(""), subpath)
+            below = find_transcript_path(path.with_suffix(""), subpath)
             if below is None:
                 logger.warning(
                     "skipped a transcript of session %s with an unsafe name: %r", key["session_id"], subpath
                 )
             else:
-                await self._place({**key, "subpath": subpath}, below)
+                await self._update_both({**key, "subpath": subpath}, below)
         return path
 
-    async def _place(self, key: SessionKey, path: Path) -> None:
-        """Bring a local transcript up to the stored one; if it is ahead, the store up to it."""
+    async def _update_both(self, key: SessionKey, path: Path) -> None:
+        """Add missing entries to a local transcript; if it has more than the store, add them to the store."""
         stored = await self._load(key) or []
-        if await aio.run_in_thread(partial(_bring_up_to_date, path, stored, self._user)):
+        if await aio.run_in_thread(partial(_append_to_local, path, stored, self._user)):
             await self._add_missing(key, path)
 
     async def _list_subkeys(self, key: SessionKey) -> list[str]:
@@ -261,26 +262,26 @@ class _Fetch:
             ) from error
 
 
-def _bring_up_to_date(path: Path, stored: list[SessionStoreEntry], user: str | int | None) -> bool:
-    """Append the entries that a local transcript lacks. Returns True if it has some that are not stored."""
-    lines, noted = entries.split_metadata(stored)
+def _append_to_local(path: Path, stored: list[SessionStoreEntry], user: str | int | None) -> bool:
+    """Append the entries that a local transcript lacks. Return True if it has some that are not stored."""
+    lines, metadata = entries.split_metadata(stored)
     local = _read(path)
     is_ahead = _compare(path, local, lines)
     made = _make_folder(path.parent)
-    if noted:
-        replace_file(path.with_suffix(".meta.json"), [json.dumps(noted).encode()])
+    if metadata:
+        replace_file(path.with_suffix(".meta.json"), [json.dumps(metadata).encode()])
         made.append(path.with_suffix(".meta.json"))
     if not local and not (path.exists() and path.stat().st_size):
         replace_file(path, (entries.write_line(entry) for entry in lines))
         made.append(path)
     elif missing := find_missing(lines, local):
         transcript.append_entries(path, missing)
-    _give_to(user, made)
+    _change_owner(user, made)
     return is_ahead
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """Return the entries of a local transcript, without copies of API requests; none if there is none."""
+    """Return the entries of a local transcript, without copies of API requests; an empty list if it is missing."""
     try:
         found = (entry for _, entry in transcript.read_entries(path))
         return [entry for entry in found if entry.get("type") not in entries.NOT_MIRRORED]
@@ -295,14 +296,14 @@ def _compare(path: Path, local: Iterable[Mapping[str, Any]], stored: Iterable[Ma
     )
     if here and here - there and there - here:
         raise SessionStoreError(
-            f"the conversation went on in two places: {path} and the session store each have messages that the "
-            "other lacks. import_session_to_store() joins both in the store; delete_session() drops the local one."
+            f"the conversation was continued in two places: {path} and the session store each have messages that "
+            "the other lacks. import_session_to_store() joins both in the store; delete_session() deletes the file."
         )
     return bool(here - there)
 
 
 def _make_folder(folder: Path) -> list[Path]:
-    """Make a folder, which only its owner may read, and return those that were not there before."""
+    """Create a folder that only its owner can read, and return the folders that were created."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=0o700, exist_ok=True)
@@ -310,7 +311,7 @@ def _make_folder(folder: Path) -> list[Path]:
 
 
 def _check_folder(folder: Path) -> None:
-    """Raise OSError if a folder cannot be written, nor made if it is not there."""
+    """Raise OSError if a folder is not writable, or cannot be created."""
     there = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
     if not there.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", os.fspath(there))
@@ -318,14 +319,14 @@ def _check_folder(folder: Path) -> None:
 
 
 def _check_writable(*places: Path) -> None:
-    """Raise OSError if one of these cannot be written."""
+    """Raise OSError if one of these files and folders is not writable."""
     for place in places:
         if not os.access(place, os.W_OK | os.X_OK if place.is_dir() else os.W_OK):
-            raise PermissionError(errno.EACCES, "it cannot be written", os.fspath(place))
+            raise PermissionError(errno.EACCES, "it is not writable", os.fspath(place))
 
 
-def _give_to(user: str | int | None, made: Iterable[Path]) -> None:
-    """Let the user as whom the CLI runs read and write what was made for it."""
+def _change_owner(user: str | int | None, made: Iterable[Path]) -> None:
+    """Make the user that the CLI runs as the owner of the files created for it."""
     if user is None or sys.platform == "win32":
         return
     import pwd  # noqa: PLC0415 - not on Windows

@@ -1,6 +1,6 @@
-"""Full-text search in transcripts: what is searched, how a query is read, what is found; and SQLite's FTS5 for it.
+"""Full-text search in transcripts: which text of an entry is searched, how a query is parsed, and SQLite's FTS5.
 
-Used by the index over files on disk and by the stores. Which entries there are is theirs to know.
+Used by the index over files on disk and by the stores, which provide the entries.
 """
 
 import json
@@ -21,7 +21,7 @@ _SNIPPET_WORDS: Final = 24
 
 @record
 class SearchHit(Record):
-    """A message that was found. In `snippet` the words that were searched for are between `**`."""
+    """A message that a search found. In `snippet` the words of the query are enclosed in `**`."""
 
     session_id: str
     project_key: str
@@ -30,13 +30,13 @@ class SearchHit(Record):
     type: str = ""
     timestamp: str | None = None
     subpath: str | None = None
-    """The subagent's transcript that it is in; None for the main one."""
+    """The subagent's transcript that contains it; None for the main one."""
     score: float = 0.0
-    """How well it fits: the first hit has the highest. Only hits of one search can be compared."""
+    """How well it matches: the first hit has the highest score. Only comparable within one search."""
 
 
 def extract_text(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what was said in an entry, with the names and inputs of tools; and apart, what tools returned."""
+    """Return the text of an entry, including names and inputs of tools; and separately the output of tools."""
     if entry.get("type") not in {"user", "assistant"} or entry.get("isMeta"):
         return "", ""
     said: list[str] = []
@@ -60,21 +60,21 @@ def _write_input(value: object) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Replace what databases cannot hold as text, and the signs that mark a snippet."""
+    """Replace characters that databases cannot store as text, and those that mark a snippet."""
     return re.sub("[\x00\x02\x03\ud800-\udfff]", "\ufffd", text)
 
 
 def read_query(query: str) -> tuple[list[str], bool]:
-    """Return the words and phrases (text in quotes) of a query, and whether the last one may be a beginning.
+    """Return the words and phrases (text in quotes) of a query, and True if the last one may be incomplete.
 
-    Nothing in it is an operator, so that any text can be searched for.
+    There are no operators, so that any text can be searched for.
     """
     parts = [phrase or word for phrase, word in re.findall(r'"([^"]*)"|([^\s"]+)', clean_text(query))]
     return [part for part in parts if re.search(r"[^\W_]", part)], query[-1:] not in {'"', " "}
 
 
 def make_match(query: str, *, include_output: bool) -> str | None:
-    """Turn what a user typed into a query of FTS5: all words, the last one as a beginning; None without a word."""
+    """Turn a query into an FTS5 query for all words, the last one as a prefix; None if it has no words."""
     parts, is_beginning = read_query(query)
     terms = ['"' + part.replace('"', '""') + '"' for part in parts]
     if not terms:
@@ -86,13 +86,13 @@ def make_match(query: str, *, include_output: bool) -> str | None:
 
 
 class TextIndex:
-    """A table of texts in a SQLite database, by number."""
+    """A full-text table in a SQLite database, in which each text has a number."""
 
     def __init__(self, connection: "sqlite3.Connection") -> None:
         self._connection = connection
 
     def create(self) -> None:
-        """Make the table unless it is there. NotSupportedError if this Python's SQLite has no full-text search."""
+        """Create the table if it does not exist. NotSupportedError if SQLite has no full-text search here."""
         import sqlite3  # noqa: PLC0415 - not every Python has it
 
         try:
@@ -106,15 +106,15 @@ class TextIndex:
             ) from error
 
     def add(self, texts: Iterable[tuple[int, str, str]]) -> None:
-        """Add texts: number, what was said, what tools returned."""
+        """Add texts, each as number, message text and tool output."""
         self._connection.executemany("INSERT INTO texts(rowid, said, output) VALUES (?, ?, ?)", texts)
 
     def find(
         self, match: str, select: str, parameters: tuple[Any, ...], limit: int, offset: int = 0
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield a snippet of each text that matches with what `select` takes beside it, best first.
+        """Yield a snippet of each matching text, followed by the columns of `select`, best first.
 
-        `select`: columns, tables (`texts` among them) and conditions. A negative limit is none.
+        `select` has columns, tables (`texts` among them) and conditions. A negative limit means no limit.
         """
         snippet = f"snippet(texts, -1, '{_START}', '{_END}', ' … ', {_SNIPPET_WORDS})"
         whole = f"SELECT {snippet}, {select} AND texts MATCH ? ORDER BY rank LIMIT ? OFFSET ?"

@@ -1,6 +1,6 @@
-"""`Session`: one conversation by its id, on disk or in a store: its history, its cost, what can be done with it.
+"""`Session`: one conversation by its id, on disk or in a store, with its history, its cost and operations on it.
 
-Owns which of the functions is called: those of `disk`, or those of `store_functions`. What they do is theirs.
+Only chooses between the functions of `disk` and those of `store_functions`, which do the work.
 """
 
 import copy
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 logger = logger_for("sessions")
 
-_SAME_IN_A_FRAME = ("type", "message", "uuid", "timestamp", "origin", "error")
-_OTHER_IN_A_FRAME = {"sessionId": "session_id", "requestId": "request_id", "toolUseResult": "tool_use_result"}
+_COPIED_FIELDS = ("type", "message", "uuid", "timestamp", "origin", "error")
+_RENAMED_FIELDS = {"sessionId": "session_id", "requestId": "request_id", "toolUseResult": "tool_use_result"}
 
 
 class Session:
-    """A conversation by its id. Without one it gets a new id, which is known before the conversation begins.
+    """A conversation by its id. Without an id it gets a new one, which is known before the conversation begins.
 
         session = Session()
         await run("Remember: the key is under the mat.", options=await session.options())
@@ -37,8 +37,8 @@ class Session:
         for message in await session.messages():
             print(message)
 
-    `directory`: that of the conversation; None finds it in any. `store`: where it is kept, in place of this
-    machine's disk. `config_dir`: the CLI's folder, if it is not the usual one.
+    `directory`: that of the conversation; None searches all. `store`: where it is stored, instead of on this
+    machine's disk. `config_dir`: the CLI's folder, if it is not the default.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Session:
         return await aio.run_in_thread(partial(_is_on_disk, self.id, self.directory, self.config_dir))
 
     async def _find_store(self, store: SessionStore) -> SessionStore:
-        """Return the store for the project that has the conversation, if no directory tells which that is."""
+        """Return the store, scoped to the project that has the conversation if no directory is given."""
         from toolwire.sessions.stores.wrappers import ScopedSessionStore  # noqa: PLC0415 - on demand
 
         if self.directory is not None:
@@ -102,7 +102,7 @@ class Session:
         return options
 
     async def info(self) -> SDKSessionInfo | None:
-        """Return what a list shows of it: title, first prompt, times. None if it has not begun."""
+        """Return its list entry: title, first prompt, times. None if it has not begun."""
         if self.store is not None:
             return await store_functions.get_session_info_from_store(
                 await self._find_store(self.store), self.id, self.directory
@@ -114,7 +114,7 @@ class Session:
     ) -> list[UserMessage | AssistantMessage]:
         """Return its messages in order, in the classes that a running conversation yields.
 
-        After a compaction they begin with its summary; `whole_history` also gives what was before.
+        After a compaction they begin with its summary; `whole_history` includes the messages before it.
         """
         if self.store is not None:
             found = await store_functions.load_entries(
@@ -136,29 +136,29 @@ class Session:
         return [make_message(entry, self.id) for entry in found]
 
     async def rename(self, title: str) -> None:
-        """Give it a title. One in a store that is also on this machine gets it in both places."""
+        """Set its title. A session in a store that is also on this machine is renamed in both places."""
         if self.store is not None:
             await store_functions.rename_session_via_store(
                 await self._find_store(self.store), self.id, title, self.directory
             )
-        with self._unless_only_stored():
+        with self._ignore_missing_file():
             await aio.rename_session(self.id, title, self.directory, config_dir=self.config_dir)
 
     async def tag(self, tag: str | None) -> None:
-        """Give it a tag in place of the one it had, or none; in both places, as `rename` does."""
+        """Set its tag, in both places as `rename` does; None removes it."""
         if self.store is not None:
             await store_functions.tag_session_via_store(
                 await self._find_store(self.store), self.id, tag, self.directory
             )
-        with self._unless_only_stored():
+        with self._ignore_missing_file():
             await aio.tag_session(self.id, tag, self.directory, config_dir=self.config_dir)
 
-    def _unless_only_stored(self) -> AbstractContextManager[object]:
-        """Let it pass that a session which is in a store is not on this machine."""
+    def _ignore_missing_file(self) -> AbstractContextManager[object]:
+        """Ignore that a session in a store is not on this machine."""
         return nullcontext() if self.store is None else suppress(FileNotFoundError)
 
     async def fork(self, at: str | None = None, *, title: str | None = None) -> "Session":
-        """Copy it under a new id, as a whole or up to the message with the uuid `at`, and return the copy."""
+        """Copy it under a new id, completely or up to the message with the uuid `at`, and return the copy."""
         if self.store is not None:
             made = await store_functions.fork_session_via_store(
                 await self._find_store(self.store), self.id, self.directory, up_to_message_id=at, title=title
@@ -179,7 +179,7 @@ class Session:
             await aio.delete_session(self.id, self.directory, force=force, config_dir=self.config_dir)
 
     async def cost(self) -> "SessionCost":
-        """Return what it cost, over all times it was resumed."""
+        """Return its cost, including all resumes."""
         from toolwire.sessions import cost  # noqa: PLC0415 - on demand
 
         if self.store is not None:
@@ -190,7 +190,7 @@ class Session:
         return await aio.run_in_thread(work)
 
     async def export(self, format: Literal["markdown", "jsonl", "html"] = "markdown") -> str:
-        """Return the whole conversation as one text, to read or to keep."""
+        """Return the whole conversation as one text."""
         from toolwire.sessions import export  # noqa: PLC0415 - on demand
 
         if self.store is not None:
@@ -209,27 +209,27 @@ def _is_on_disk(session_id: str, directory: Directory | None, config_dir: Direct
 
 
 def _put_aside(session_id: str, directory: Directory, config_dir: Directory | None) -> None:
-    """Rename a transcript in which nothing was said, because its CLI was killed before that.
+    """Rename a transcript without messages, left by a CLI that was killed early.
 
-    The CLI neither resumes such a session nor begins one under an id that has a file.
+    The CLI neither resumes such a session nor starts a new one under an id that has a file.
     """
     folders = paths.find_project_folders(directory, config_dir, include_worktrees=False)
     for file in paths.find_copies(session_id, folders[:1]):
         if paths.find_running_process(session_id, config_dir) is None:
             aside = file.path.with_name(file.path.name + paths.UNFINISHED)
-            logger.info("nothing was said in session %s: its file is now %s", session_id, aside)
+            logger.info("session %s has no messages; its file was renamed to %s", session_id, aside)
             file.path.replace(aside)
 
 
 def make_message(entry: Mapping[str, Any], session_id: str) -> UserMessage | AssistantMessage:
-    """Make the message of an entry that a running conversation would have yielded."""
-    frame = {name: entry[name] for name in _SAME_IN_A_FRAME if name in entry}
-    frame |= {there: entry[here] for here, there in _OTHER_IN_A_FRAME.items() if here in entry}
+    """Return the message that a running conversation would have yielded for an entry."""
+    frame = {name: entry[name] for name in _COPIED_FIELDS if name in entry}
+    frame |= {there: entry[here] for here, there in _RENAMED_FIELDS.items() if here in entry}
     frame.setdefault("session_id", session_id)
     if entry.get("isMeta") or entry.get("isCompactSummary"):
         frame["isSynthetic"] = True
     message = parse(frame)
-    assert isinstance(message, UserMessage | AssistantMessage)  # noqa: S101 - others are no messages of a conversation
+    assert isinstance(message, UserMessage | AssistantMessage)  # noqa: S101 - the entry is one of these two
     return message
 
 
@@ -238,6 +238,6 @@ async def resume_or_create(
 ) -> "ClaudeAgentOptions":
     """Return a copy of options that resumes a session if there is one with this id, and otherwise creates it.
 
-    The id is a UUID; `str(uuid.uuid5(uuid.NAMESPACE_URL, "customer-42"))` makes one of a name of yours.
+    The id is a UUID; `str(uuid.uuid5(uuid.NAMESPACE_URL, "customer-42"))` makes one from your own name for it.
     """
     return await Session(session_id).options(options)

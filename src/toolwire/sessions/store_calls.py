@@ -1,6 +1,6 @@
-"""Calls a session store within a time limit, and checks that what it returns is what a store must return.
+"""Calls a session store with a time limit, and checks the type of the value it returns.
 
-Stores are anyone's code: what they get wrong becomes an error that names the method.
+Stores may be user code: their mistakes become errors that name the method.
 """
 
 import inspect
@@ -15,33 +15,33 @@ _SHOWN: Final = 100
 
 
 class StoreTimeoutError(SessionStoreError, TimeoutError):
-    """A session store did not answer in time."""
+    """A session store did not respond in time."""
 
 
 async def call_store(store: object, method: str, *arguments: Any, timeout: float) -> Any:  # noqa: ASYNC109 - the error names it
-    """Call a method of a store. StoreTimeoutError after the limit, SessionStoreError for a wrong answer."""
+    """Call a method of a store. StoreTimeoutError after the limit, SessionStoreError for an invalid result."""
     limit = None
     try:
         with anyio.fail_after(timeout) as limit:
             pending = getattr(store, method)(*arguments)
             if not inspect.isawaitable(pending):
                 raise SessionStoreError(
-                    f"{type(store).__name__}.{method}() must be async: it returned {_describe(pending)} at once"
+                    f"{type(store).__name__}.{method}() must be async, but it returned {_describe(pending)}"
                 )
             found = await pending
     except TimeoutError as error:
         if limit is None or not limit.cancelled_caught:
-            raise  # the store's own
+            raise  # raised by the store itself
         raise StoreTimeoutError(f"the session store's {method}() took longer than {timeout:g} s") from error
     if (expected := _find_mistake(method, found)) is not None:
         raise SessionStoreError(
-            f"{type(store).__name__}.{method}() must return {expected}, and returned {_describe(found)}"
+            f"{type(store).__name__}.{method}() must return {expected}, but returned {_describe(found)}"
         )
     return found
 
 
 def _find_mistake(method: str, found: object) -> str | None:
-    """Return what a method should have returned, None if it did."""
+    """Return a description of what a method should have returned; None if the value is valid."""
     match method:
         case "load":
             right = found is None or _is_list(found, _is_entry)
@@ -52,7 +52,7 @@ def _find_mistake(method: str, found: object) -> str | None:
             right = _is_list(found, lambda each: _is_listed(each) and isinstance(each.get("data"), Mapping))
             return None if right else "a list of dicts with session_id, mtime and data"
         case "list_subkeys" | "find_projects":
-            return None if _is_list(found, lambda each: isinstance(each, str)) else "a list of texts"
+            return None if _is_list(found, lambda each: isinstance(each, str)) else "a list of strings"
         case _:
             return None
 

@@ -1,8 +1,8 @@
-"""The session functions for conversations in a session store, in place of files on this machine.
+"""The session functions for conversations in a session store, instead of files on this machine.
 
 They are those of the official package, and work with any store. A call of the store that takes longer than two
-minutes is a SessionStoreError, and a TimeoutError too; `anyio.fail_after` or `asyncio.timeout` around a function
-sets a shorter limit.
+minutes raises a SessionStoreError that is also a TimeoutError; use `anyio.fail_after` or `asyncio.timeout` around a
+function for a shorter limit.
 """
 
 import json
@@ -48,8 +48,8 @@ async def list_sessions_from_store(
 ) -> list[SDKSessionInfo]:
     """Return the sessions that a store has for a directory (None: the current one), newest first.
 
-    With a store that keeps summaries nothing is loaded; otherwise only the sessions up to the end of the page are.
-    One that cannot be loaded is in the list, with the reason as its summary.
+    If the store keeps summaries nothing is loaded; otherwise only the sessions up to the end of the page are.
+    A session that cannot be loaded is listed with the reason as its summary.
     """
     project_key = paths.project_key_for_directory(directory)
     known = await _list_known(session_store, project_key)
@@ -66,12 +66,12 @@ async def list_sessions_from_store(
 async def _list_known(
     store: SessionStore, project_key: str
 ) -> list[tuple[str, int, SessionSummaryEntry | None]]:
-    """Return id, time and summary of each session, newest first. No summary: it must be loaded."""
+    """Return id, time and summary of each session, newest first. A session without a summary must be loaded."""
     lists, summarises = implements(store, "list_sessions"), implements(store, "list_session_summaries")
     if not lists and not summarises:
         raise ValueError(
             f"{type(store).__name__} has neither list_session_summaries() nor list_sessions(), "
-            "so its sessions cannot be listed: give it one of them"
+            "so its sessions cannot be listed: implement one of them"
         )
     summaries: dict[str, SessionSummaryEntry] = {}
     if summarises:
@@ -98,7 +98,7 @@ async def _describe(
     known: list[tuple[str, int, SessionSummaryEntry | None]],
     cwd: str,
 ) -> list[SDKSessionInfo]:
-    """Make the rows of some sessions. Those without a summary are loaded, all at once."""
+    """Return the list entries of some sessions. Those without a summary are loaded concurrently."""
     rows: dict[str, SDKSessionInfo | None] = {}
 
     async def load(name: str, mtime: int) -> None:
@@ -131,9 +131,9 @@ async def get_session_info_from_store(
     session_id: str,
     directory: Directory | None = None,
 ) -> SDKSessionInfo | None:
-    """Return what a list shows of one session. None if the store has no such session, or there is nothing to show.
+    """Return the list entry of one session. None if the store has no such session, or there is nothing to show.
 
-    `last_modified` is the time of its last entry that has one.
+    `last_modified` is the latest timestamp of its entries.
     """
     found = await load_entries(session_store, session_id, directory)
     times = [when for entry in found if (when := entries.read_time(entry.get("timestamp"))) is not None]
@@ -151,7 +151,7 @@ async def get_session_messages_from_store(
     *,
     whole_history: bool = False,
 ) -> list[SessionMessage]:
-    """Return the messages of a session in order; none if the store has no such session."""
+    """Return the messages of a session in order; an empty list if the store has no such session."""
     found = await load_entries(session_store, session_id, directory)
     return _read_messages(found, session_id, limit, offset, whole_history=whole_history)
 
@@ -166,7 +166,7 @@ async def list_subagents_from_store(
         return []
     if not implements(session_store, "list_subkeys"):
         raise ValueError(
-            f"{type(session_store).__name__} has no list_subkeys(), so subagents cannot be listed: give it one"
+            f"{type(session_store).__name__} has no list_subkeys(), so subagents cannot be listed: implement it"
         )
     found = await _list_subagents(session_store, _make_key(session_id, directory))
     return [name for _, name in found]
@@ -180,7 +180,7 @@ async def get_subagent_messages_from_store(  # noqa: PLR0917 - the official sign
     limit: int | None = None,
     offset: int = 0,
 ) -> list[SessionMessage]:
-    """Return the messages of a subagent in order; none if the store has no such session or subagent."""
+    """Return the messages of a subagent in order; an empty list if there is no such session or subagent."""
     if not entries.is_session_id(session_id) or not agent_id:
         return []
     key = _make_key(session_id, directory)
@@ -189,8 +189,8 @@ async def get_subagent_messages_from_store(  # noqa: PLR0917 - the official sign
         known = await _list_subagents(session_store, key)
         subpath = next((each for each, name in known if name == agent_id), subpath)
     found = await _call(session_store, "load", {**key, "subpath": subpath}) or []
-    lines, noted = entries.split_metadata(found)
-    return _read_messages(lines, session_id, limit, offset, metadata=noted)
+    lines, metadata = entries.split_metadata(found)
+    return _read_messages(lines, session_id, limit, offset, metadata=metadata)
 
 
 async def rename_session_via_store(
@@ -199,7 +199,7 @@ async def rename_session_via_store(
     title: str,
     directory: Directory | None = None,
 ) -> None:
-    """Give a session in a store a title. ValueError for an empty one."""
+    """Set the title of a session in a store. ValueError if it is empty."""
     entries.check_session_id(session_id)
     entry = _make_entry("custom-title", session_id, customTitle=entries.clean_title(title))
     await _append(session_store, _make_key(session_id, directory), [entry])
@@ -211,7 +211,7 @@ async def tag_session_via_store(
     tag: str | None,
     directory: Directory | None = None,
 ) -> None:
-    """Give a session in a store a tag in place of the one it had, or none."""
+    """Set the tag of a session in a store; None removes it."""
     entries.check_session_id(session_id)
     entry = _make_entry("tag", session_id, tag="" if tag is None else entries.clean_tag(tag))
     await _append(session_store, _make_key(session_id, directory), [entry])
@@ -222,10 +222,12 @@ async def delete_session_via_store(
     session_id: str,
     directory: Directory | None = None,
 ) -> None:
-    """Delete a session and its subagents from a store. One that cannot delete (it has no `delete`) keeps them."""
+    """Delete a session and its subagents from a store. A store without `delete` keeps them, with a warning."""
     entries.check_session_id(session_id)
     if not implements(session_store, "delete"):
-        logger.warning("%s has no delete(): session %s stays in it", type(session_store).__name__, session_id)
+        logger.warning(
+            "%s has no delete(), so session %s is not deleted", type(session_store).__name__, session_id
+        )
         return
     await _call(session_store, "delete", _make_key(session_id, directory))
 
@@ -237,7 +239,7 @@ async def fork_session_via_store(
     up_to_message_id: str | None = None,
     title: str | None = None,
 ) -> ForkSessionResult:
-    """Copy a session in a store under a new id, as a whole or up to a message, with the subagents of that part."""
+    """Copy a session in a store, or its part up to a message, under a new id, with the subagents of that part."""
     entries.check_session_id(session_id)
     if up_to_message_id is not None:
         entries.check_session_id(up_to_message_id, "up_to_message_id")
@@ -250,8 +252,8 @@ async def fork_session_via_store(
     if implements(session_store, "list_subkeys"):
         for subpath, _ in await _list_subagents(session_store, key):
             lines = await _call(session_store, "load", {**key, "subpath": subpath}) or []
-            _, noted = entries.split_metadata(lines)
-            if up_to_message_id is None or noted.get("toolUseId") in fork.tool_uses:
+            _, metadata = entries.split_metadata(lines)
+            if up_to_message_id is None or metadata.get("toolUseId") in fork.tool_uses:
                 moved = [_rename(each, fork.session_id) for each in lines]
                 await _append(session_store, {**copy, "subpath": subpath}, moved)
     cleaned = (title or "").strip() or None
@@ -273,9 +275,9 @@ async def import_session_to_store(
     batch_size: int = _BATCH,
     config_dir: Directory | None = None,
 ) -> None:
-    """Copy a session from disk into a store: what the CLI would have sent there. Only what it lacks is added.
+    """Copy a session from disk into a store, as the CLI would have sent it. Only missing entries are added.
 
-    Lines that cannot be read are left out, and the log says how many.
+    Lines that cannot be read are skipped, and their number is logged.
     """
     entries.check_session_id(session_id)
     file = await aio.run_in_thread(partial(paths.find_session, session_id, directory, config_dir))
@@ -298,10 +300,7 @@ async def add_missing(
     *,
     batch_size: int = _BATCH,
 ) -> list[SessionStoreEntry]:
-    """Add what a store lacks of the transcript in a file, and of `more` entries that belong behind it.
-
-    Returns what was added.
-    """
+    """Add the entries of a file that a store lacks, then those of `more`. Return the entries that were added."""
     there = await _call(store, "load", key) or []
     lines = await aio.run_in_thread(partial(_read_for_store, path, is_subagent="subpath" in key))
     written = {_fingerprint(entry) for entry in lines if "uuid" not in entry}
@@ -315,7 +314,7 @@ async def add_missing(
 def find_missing(
     lines: Iterable[SessionStoreEntry], there: Iterable[Mapping[str, Any]]
 ) -> list[SessionStoreEntry]:
-    """Return the entries that are not there, in order. Those without a uuid are counted by their content."""
+    """Return the entries that are not in `there`, in order. Those without a uuid are compared by content."""
     names: set[Any] = set()
     others: Counter[str] = Counter()
     for entry in there:
@@ -337,10 +336,10 @@ def find_missing(
 
 
 def _read_for_store(path: Path, *, is_subagent: bool) -> list[SessionStoreEntry]:
-    """Read a transcript for a store: without copies of API requests, with what is noted about a subagent."""
+    """Read a transcript for a store: without copies of API requests, with the metadata of a subagent."""
     found: list[Any] = []
-    if is_subagent and (noted := paths.read_subagent_metadata(path)):
-        found.append(entries.make_metadata(noted))
+    if is_subagent and (metadata := paths.read_subagent_metadata(path)):
+        found.append(entries.make_metadata(metadata))
     bad: list[int] = []
     found += [
         entry
@@ -348,12 +347,12 @@ def _read_for_store(path: Path, *, is_subagent: bool) -> list[SessionStoreEntry]
         if entry.get("type") not in entries.NOT_MIRRORED
     ]
     if bad:
-        logger.warning("%s: %d lines cannot be read and are left out, at %s", path, len(bad), bad[:5])
+        logger.warning("%s: skipped %d lines that cannot be read, at offsets %s", path, len(bad), bad[:5])
     return found
 
 
 def identify(entry: Mapping[str, Any]) -> str:
-    """Return what tells an entry from others: its uuid, or all of it."""
+    """Return a string that identifies an entry: its uuid, or its whole content."""
     return str(entry["uuid"]) if "uuid" in entry else _fingerprint(entry)
 
 
@@ -387,7 +386,7 @@ def _read_messages(
 async def load_entries(
     store: SessionStore, session_id: str, directory: Directory | None
 ) -> list[SessionStoreEntry]:
-    """Return the entries of a session's main transcript; none if the store has no such session."""
+    """Return the entries of a session's main transcript; an empty list if the store has no such session."""
     if not entries.is_session_id(session_id):
         return []
     return await _call(store, "load", _make_key(session_id, directory)) or []
@@ -396,7 +395,7 @@ async def load_entries(
 async def load_all(
     store: SessionStore, session_id: str, directory: Directory | None
 ) -> dict[str, list[SessionStoreEntry]]:
-    """Return all transcripts of a session by subpath, the main one under an empty one.
+    """Return all transcripts of a session by subpath, which is empty for the main one.
 
     FileNotFoundError if the store has no such session.
     """
@@ -412,7 +411,7 @@ async def load_all(
 
 
 async def list_projects_of(store: SessionStore, session_id: str) -> list[str]:
-    """Return the keys of the projects under which a store has a session; none if it cannot tell."""
+    """Return the keys of the projects in which a store has a session; an empty list if it cannot look that up."""
     found: list[str] = []
     if implements(store, "find_projects"):
         found += await _call(store, "find_projects", session_id)
@@ -420,7 +419,7 @@ async def list_projects_of(store: SessionStore, session_id: str) -> list[str]:
 
 
 async def find_project(store: SessionStore, session_id: str, directory: Directory | None) -> str | None:
-    """Return the key of the project under which a store has a conversation to go on from, or None."""
+    """Return the key of the project in which a store has a session that can be resumed, or None."""
     keys = [paths.project_key_for_directory(directory), *await list_projects_of(store, session_id)]
     for each in dict.fromkeys(keys):
         found = await _call(store, "load", {"project_key": each, "session_id": session_id}) or []

@@ -17,11 +17,11 @@ from toolwire.sessions.types import SessionMessage, SessionSummaryEntry
 _CAREFULLY: Final = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
 _PIECE: Final = 1024 * 1024
 _LONGEST: Final = 64 * 1024 * 1024
-"""Bytes of the longest line that is read: the model's API takes no message of half that size."""
+"""Bytes of the longest line that is read. The model's API accepts no message of even half that size."""
 
 
 def open_transcript(path: Path) -> BinaryIO:
-    """Open a transcript for reading. OSError for anything else than a file: a pipe would never end."""
+    """Open a transcript for reading. OSError for anything but a regular file: a pipe would never end."""
     descriptor = os.open(path, os.O_RDONLY | _CAREFULLY)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -30,9 +30,9 @@ def open_transcript(path: Path) -> BinaryIO:
 
 
 def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the lines of a transcript: the place where each begins, the one where it ends, and the line.
+    """Yield the lines of a transcript, each as (start offset, end offset, line).
 
-    A very long line that cannot be an entry comes without its content, so that it takes no memory.
+    A very long line that cannot be an entry is yielded without its content, to save memory.
     """
     file.seek(start)
     place = start
@@ -59,9 +59,9 @@ def _read_long_line(file: BinaryIO, line: bytes, end: int) -> tuple[bytes, int]:
 def read_entries(
     path: Path, start: int = 0, *, skipped: list[int] | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the entries of a transcript, each with its place in the file.
+    """Yield the entries of a transcript, each with its offset in the file.
 
-    Lines that are no entries are left out; their places are added to `skipped`.
+    Lines that are not entries are left out, and their offsets are added to `skipped`.
     """
     with open_transcript(path) as file:
         yield from _read_entries(file, start, skipped)
@@ -78,13 +78,13 @@ def _read_entries(
 
 
 def read_entry(file: BinaryIO, place: int) -> dict[str, Any]:
-    """Return the entry at a place. Empty if the file was replaced meanwhile."""
+    """Return the entry at an offset; an empty dict if the file was replaced meanwhile."""
     _, _, line = next(read_lines(file, place), (0, 0, b""))
     return entries.read_line(line) or {}
 
 
 def copy_lines(path: Path) -> Iterator[bytes]:
-    """Yield a transcript exactly as it is, in pieces, but for a last line that was not written to its end."""
+    """Yield the exact bytes of a transcript in pieces, without a last line that was not written completely."""
     with open_transcript(path) as file:
         end = _find_end_of_lines(file)
         file.seek(0)
@@ -99,7 +99,7 @@ def copy_lines(path: Path) -> Iterator[bytes]:
 
 
 def _find_end_of_lines(file: BinaryIO) -> int:
-    """Return the place behind the last line break."""
+    """Return the offset after the last line break."""
     place = file.seek(0, os.SEEK_END)
     while place > 0:
         start = max(place - _PIECE, 0)
@@ -112,7 +112,7 @@ def _find_end_of_lines(file: BinaryIO) -> int:
 
 
 def ends_with_newline(path: Path) -> bool:
-    """Return True if the last line of a transcript was written to its end."""
+    """Return True if the last line of a transcript was written completely."""
     with open_transcript(path) as file:
         if not file.seek(0, os.SEEK_END):
             return True
@@ -129,28 +129,29 @@ def append_entries(path: Path, new: Iterable[Mapping[str, Any]]) -> None:
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             lines = b"\n" + lines  # a killed CLI left a torn line, which must not swallow the next one
         if os.write(descriptor, lines) != len(lines):
-            raise OSError(errno.ENOSPC, "only a part could be written", str(path))
+            raise OSError(errno.ENOSPC, "the entries could only be written in part", str(path))
     finally:
         os.close(descriptor)
 
 
 def summarise(file: SessionFile) -> SessionSummaryEntry:
-    """Read a transcript for what a list shows of it."""
+    """Read a transcript and return its summary, for lists of sessions."""
     with open_transcript(file.path) as opened:
         _, data = fold_lines(opened, {})
     return make_summary(file, data)
 
 
 def make_summary(file: SessionFile, data: dict[str, Any]) -> SessionSummaryEntry:
-    """Make the summary of a transcript from what `fold_lines` gathered."""
+    """Return the summary of a transcript from the data that `fold_lines` collected."""
     return {"session_id": file.session_id, "mtime": file.mtime, "data": data}
 
 
 def fold_lines(file: BinaryIO, data: dict[str, Any], start: int = 0) -> tuple[int, dict[str, Any]]:
-    """Add the lines from a place on to the data of a summary.
+    """Add the lines from offset `start` on to the data of a summary.
 
-    Returns the place behind the last line that is written to its end, and the data with the one that is not: that
-    may be torn, or still be written. `data` itself has the whole lines only, so that one can go on from there.
+    Return the offset after the last complete line, and the data including a last line without a line break, which
+    may be torn or still being written. `data` itself only gets the complete lines, so that reading can continue
+    from that offset later.
     """
     place = start
     for _, end, line in read_lines(file, start):
@@ -175,9 +176,9 @@ def read_conversation(
     of_subagent: bool = False,
     whole_history: bool = False,
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the entries of a page of the conversation in order, those of a large file when they are asked for.
+    """Yield the entries of a page of the conversation in order; from a large file, each is read when needed.
 
-    The file is read once for the order, before the first one comes.
+    The file is read once to find the order, before the first entry is yielded.
     """
     with open_transcript(path) as file:
         if os.fstat(file.fileno()).st_size <= _PIECE:
@@ -205,7 +206,7 @@ def read_messages(
     metadata: Mapping[str, Any] | None = None,
     whole_history: bool = False,
 ) -> Iterator[SessionMessage]:
-    """Yield a page of a transcript's messages in order. `metadata`: of the subagent that it is of."""
+    """Yield a page of a transcript's messages in order. `metadata` is that of a subagent; None for a main one."""
     found = read_conversation(
         path, limit, offset, of_subagent=metadata is not None, whole_history=whole_history
     )

@@ -1,8 +1,8 @@
-"""Puts the entries of a transcript into the order in which the conversation took place, and copies them for a fork.
+"""Puts the entries of a transcript into the order of the conversation, and copies them for a fork.
 
-A transcript is a tree: each entry names the one before it. Prompts that were taken back, answers that were made
-again and calls that ran in parallel are branches of it. Works on small nodes, so that a large transcript need not
-be in memory. No I/O.
+A transcript is a tree: each entry names its parent. Prompts that were rewound, responses that were regenerated and
+calls that ran in parallel are branches of it. Works on small nodes, so that a large transcript need not be in
+memory. No I/O.
 """
 
 import uuid
@@ -21,7 +21,7 @@ _NOT_IN_A_FORK: Final = ("teamName", "agentName", "slug", "sourceToolAssistantUU
 
 @dataclass(slots=True)
 class Node:
-    """One entry of the tree, without what was said in it. `position` is for whoever has to find it again."""
+    """One entry of the tree, without its content. `position` is where the caller finds the entry again."""
 
     position: int
     uuid: str
@@ -29,21 +29,21 @@ class Node:
     type: str
     timestamp: str = ""
     hidden: bool = False
-    """Made by the CLI and not for people, or of a teammate."""
+    """True if the CLI made it for internal use, or it belongs to a teammate."""
     sidechain: bool = False
     message_id: str | None = None
     tool_uses: tuple[str, ...] = ()
     tool_results: tuple[str, ...] = ()
     source: str | None = None
-    """The assistant entry whose call this is the result of."""
+    """For the result of a call: the assistant entry that made the call."""
     before_compaction: str | None = None
     """For the boundary of a compaction: the entry before it."""
     kept: tuple[str, str, str] | None = None
-    """For the boundary of a compaction: the first and the last entry that stay, and the one they now come after."""
+    """For the boundary of a compaction: the first kept entry, the entry that it now follows, the last kept one."""
 
 
 def make_node(entry: Mapping[str, Any], position: int) -> Node | None:
-    """Make the node of an entry. None for one that is not part of the tree."""
+    """Return the node of an entry; None if the entry is not part of the tree."""
     get = entry.get
     kind, name = get("type"), get("uuid")
     if kind not in _IN_TREE or not isinstance(name, str):
@@ -90,7 +90,7 @@ def _text(value: object) -> str | None:
 
 
 def has_conversation(transcript: Iterable[Mapping[str, Any]]) -> bool:
-    """Return True if there is an entry that the CLI can go on from."""
+    """Return True if there is an entry from which the CLI can resume."""
     nodes = (make_node(entry, 0) for entry in transcript)
     return any(node is not None and not node.sidechain for node in nodes)
 
@@ -101,14 +101,14 @@ def order_messages(
     of_subagent: bool = False,
     whole_history: bool = False,
 ) -> list[Node]:
-    """Return the messages of the conversation as it stands, oldest first, out of entries with their positions.
+    """Return the messages of the current conversation, oldest first, from entries with their positions.
 
-    It ends at the last message in the transcript and leads up from there; calls that ran in parallel are all in it.
-    Where an entry is missing, it goes on with the one before the gap. It begins at the last compaction, with what
-    that kept; with `whole_history`, at the very beginning.
+    The conversation is the chain of parents of the last message in the transcript, plus all calls that ran in
+    parallel. If an entry is missing, the chain continues with the one before the gap. It begins at the last
+    compaction, with the entries which that kept; with `whole_history`, at the very beginning.
     """
     tree = _Tree(node for place, entry in transcript if (node := make_node(entry, place)))
-    chain = tree.lead_up(tree.find_last(of_subagent=of_subagent), whole_history=whole_history)
+    chain = tree.find_chain(tree.find_last(of_subagent=of_subagent), whole_history=whole_history)
     chain = tree.add_parallel_calls(chain)
     return [
         node
@@ -118,7 +118,7 @@ def order_messages(
 
 
 def find_cycles(nodes: Mapping[str, Node]) -> list[Node]:
-    """Return one entry of each circle in which entries follow each other: the first in the transcript."""
+    """Return one entry of each cycle of parents: the first in the transcript."""
     settled: set[str] = set()
     found: list[Node] = []
     for start in nodes.values():
@@ -127,8 +127,8 @@ def find_cycles(nodes: Mapping[str, Node]) -> list[Node]:
         while node is not None and node.uuid not in settled:
             if node.uuid in walked:
                 names = list(walked)
-                circle = [walked[name] for name in names[names.index(node.uuid) :]]
-                found.append(min(circle, key=lambda each: each.position))
+                cycle = [walked[name] for name in names[names.index(node.uuid) :]]
+                found.append(min(cycle, key=lambda each: each.position))
                 break
             walked[node.uuid] = node
             node = nodes.get(node.parent) if node.parent is not None else None
@@ -140,14 +140,14 @@ class _Tree:
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes: dict[str, Node] = {}
         for node in nodes:
-            self.nodes.setdefault(node.uuid, node)  # one that was stored twice counts once
+            self.nodes.setdefault(node.uuid, node)  # an entry that was stored twice counts once
         self._before: dict[str, Node] = {}
         last: dict[bool, Node] = {}
         for node in self.nodes.values():
             if (earlier := last.get(node.sidechain)) is not None:
                 self._before[node.uuid] = earlier
             last[node.sidechain] = node
-        self._cut = {node.uuid for node in find_cycles(self.nodes)}  # what they name counts as missing
+        self._cut = {node.uuid for node in find_cycles(self.nodes)}  # their parents count as missing
 
     def find_last(self, *, of_subagent: bool) -> Node | None:
         """Return the message at which the conversation ends."""
@@ -161,7 +161,7 @@ class _Tree:
         return max(spoken, key=lambda node: node.position, default=None)
 
     def _find_spoken(self, node: Node | None, visited: set[str]) -> Node | None:
-        """Return the next message from an entry upwards; None also if another one has led there."""
+        """Return the nearest message among an entry and its ancestors; None if there is none, or it was visited."""
         while node is not None and node.uuid not in visited:
             visited.add(node.uuid)
             if node.type in _SPOKEN:
@@ -176,8 +176,8 @@ class _Tree:
             return self._before.get(node.uuid)
         return self.nodes.get(node.parent) or self._before.get(node.uuid)
 
-    def lead_up(self, last: Node | None, *, whole_history: bool) -> list[Node]:
-        """Return the entries that lead to one, oldest first."""
+    def find_chain(self, last: Node | None, *, whole_history: bool) -> list[Node]:
+        """Return an entry and its ancestors, oldest first."""
         chain: list[Node] = []
         seen: set[str] = set()
         node = last
@@ -189,13 +189,13 @@ class _Tree:
                 if whole_history:
                     parent = self.nodes.get(node.before_compaction) or self._before.get(node.uuid)
                 elif node.kept is not None:
-                    self._put_in_kept(chain, *node.kept)
+                    self._insert_kept(chain, *node.kept)
             node = parent
         chain.reverse()
         return chain
 
-    def _put_in_kept(self, chain: list[Node], head: str, anchor: str, tail: str) -> None:
-        """Put what a compaction kept behind its anchor; `chain` is still in reverse order."""
+    def _insert_kept(self, chain: list[Node], head: str, anchor: str, tail: str) -> None:
+        """Insert the entries that a compaction kept after its anchor; `chain` is still in reverse order."""
         kept: list[Node] = []
         there = {node.uuid for node in chain}
         node = self.nodes.get(tail)
@@ -209,7 +209,7 @@ class _Tree:
             node = self._find_parent(node)
 
     def add_parallel_calls(self, chain: list[Node]) -> list[Node]:
-        """Add the other blocks of each response, and the results of its calls, behind its last entry."""
+        """Add the other blocks of each response, and the results of its calls, after its last entry."""
         if len(chain) == len(self.nodes):
             return chain  # there are no others
         on_chain = {node.uuid for node in chain}
@@ -262,7 +262,7 @@ def _by_time(node: Node) -> tuple[str, int]:
 def make_message(
     entry: Mapping[str, Any], session_id: str, metadata: Mapping[str, Any] | None = None
 ) -> SessionMessage:
-    """Make the message that users get from an entry. `metadata`: what is noted about the subagent it is of."""
+    """Return the `SessionMessage` of an entry. `metadata` is that of its subagent, if any."""
     own_id = _text(entry.get("sessionId")) or session_id
     message = SessionMessage(entry["type"], entry["uuid"], own_id, entry.get("message"))
     if metadata:
@@ -272,7 +272,7 @@ def make_message(
 
 
 def take_page(items: Sequence[Any], limit: int | None, offset: int) -> Sequence[Any]:
-    """Return a page of a list. No limit, zero and negative ones all mean everything from the offset on."""
+    """Return a page of a list. A limit of None, zero or less means everything from the offset on."""
     start = max(offset, 0)
     return items[start : start + limit] if limit is not None and limit > 0 else items[start:]
 
@@ -285,7 +285,7 @@ def choose_messages(
     of_subagent: bool = False,
     whole_history: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Return the entries of a page of the conversation in order, out of all entries of a transcript."""
+    """Return the entries of a page of the conversation in order, from all entries of a transcript."""
     ordered = order_messages(enumerate(found), of_subagent=of_subagent, whole_history=whole_history)
     return [found[node.position] for node in take_page(ordered, limit, offset)]
 
@@ -293,7 +293,7 @@ def choose_messages(
 class Fork:
     """Copies a session's entries under a new id, up to a message: new uuids, the same tree.
 
-    Made from a first pass over the entries; `copy` is the second one.
+    The constructor makes a first pass over the entries, `copy` a second one.
     """
 
     def __init__(
@@ -303,14 +303,14 @@ class Fork:
         self._from = session_id
         self._summary: dict[str, Any] = {}
         self._new: dict[str, str] = {}
-        self._skipped: dict[str, str | None] = {}  # progress, which is left out, with what it came after
+        self._skipped: dict[str, str | None] = {}  # progress entries, which are left out, and their parents
         self._replacements: list[Any] = []
         self.tool_uses: set[str] = set()
-        """The calls in the copy, by which its subagents are found."""
+        """The calls in the copy, used to find its subagents."""
         found = up_to is None
         for entry in transcript:
             if not found or up_to is None:
-                self._see(entry)
+                self._add_entry(entry)
                 found = found or entry.get("uuid") == up_to
             self._fold(entry)
         if not self._new:
@@ -323,7 +323,7 @@ class Fork:
         if entry.get("type") == "content-replacement" and isinstance(each := entry.get("replacements"), list):
             self._replacements += each
 
-    def _see(self, entry: Mapping[str, Any]) -> None:
+    def _add_entry(self, entry: Mapping[str, Any]) -> None:
         node = make_node(entry, 0)
         if node is None or node.sidechain:
             return

@@ -17,7 +17,7 @@ class SDKSessionInfo(Record):
 
     session_id: str
     summary: str
-    """What to show in a list: the title, else the last prompt, else the first one."""
+    """The text to show in a list: the title, else the last prompt, else the first one."""
     last_modified: int
     file_size: int | None = None
     """Bytes of the transcript on disk; None for a session in a store."""
@@ -33,7 +33,7 @@ class SDKSessionInfo(Record):
 
 @record
 class SessionMessage(Record):
-    """One message of a past conversation. `message` is what the model's API sent or received."""
+    """One message of a past conversation. `message` is the message as the model's API sent or received it."""
 
     type: Literal["user", "assistant"]
     uuid: str
@@ -53,7 +53,7 @@ class ForkSessionResult(Record):
 
 
 class SessionStoreEntry(TypedDict, total=False):
-    """One line of a transcript. What else it holds is the CLI's: a store keeps all of it, unchanged."""
+    """One line of a transcript. All other fields belong to the CLI; a store keeps them unchanged."""
 
     type: Required[str]
     uuid: str
@@ -83,7 +83,7 @@ class SessionListSubkeysKey(TypedDict):
 
 
 class SessionStore(Protocol):
-    """Keeps transcripts somewhere else than on the local disk. `append` and `load` are needed, the rest optional.
+    """Stores transcripts in another place than the local disk. Only `append` and `load` are required.
 
     Any object with these methods will do. `toolwire.testing.run_session_store_conformance` checks one.
     """
@@ -105,7 +105,7 @@ class SessionStore(Protocol):
         raise NotImplementedError
 
     async def delete(self, key: SessionKey) -> None:
-        """Forget a transcript; for a session, those of its subagents too. An unknown key is not an error."""
+        """Delete a transcript; for a session, those of its subagents too. An unknown key is not an error."""
         raise NotImplementedError
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
@@ -113,10 +113,10 @@ class SessionStore(Protocol):
         raise NotImplementedError
 
 
-def tells_writers(store: object) -> bool:
-    """Return True if a store has `append_from(key, entries, writer)`, which also tells who wrote before.
+def supports_writers(store: object) -> bool:
+    """Return True if a store has `append_from(key, entries, writer)`, which also returns the previous writer.
 
-    False if a subclass or an object has another `append` than the class with that method: it must be called.
+    False if a subclass or an instance overrides `append` but not `append_from`: then `append` must be called.
     """
     if not implements(store, "append_from") or "append" in getattr(store, "__dict__", {}):
         return False
@@ -129,7 +129,7 @@ def tells_writers(store: object) -> bool:
 
 
 def implements(store: object, method: str) -> bool:
-    """Return True if a store has a method of its own, rather than one that a protocol class only declares."""
+    """Return True if a store implements a method, rather than inheriting it from a protocol class."""
     if not callable(getattr(store, method, None)):
         return False
     owner = next((each for each in type(store).__mro__ if method in vars(each)), None)

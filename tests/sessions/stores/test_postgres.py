@@ -145,7 +145,7 @@ async def test_a_server_that_does_not_answer_is_an_error_after_the_limit(postgre
     server = store._pool._idle[0][0].info.backend_pid
     os.kill(server, signal.SIGSTOP)
     try:
-        with pytest.raises(SessionStoreError, match=r"did not answer within 0\.5 s"), anyio.fail_after(20):
+        with pytest.raises(SessionStoreError, match=r"did not respond within 0\.5 s"), anyio.fail_after(20):
             await store.append(KEY, [say("2", "b")])
         store._timeout = 60
         await store.append(KEY, [say("2", "b")])

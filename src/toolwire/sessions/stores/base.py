@@ -1,6 +1,7 @@
-"""What session stores have in common: how keys, entries, summaries and hits are kept; base classes for databases.
+"""Common parts of session stores: encoding of keys, entries, summaries and hits; base classes for databases.
 
-Every entry comes back exactly as it was: it is kept as the bytes of its line, whatever the database makes of text.
+Every entry is returned exactly as it was stored: it is kept as the bytes of its line, so that the text handling of
+a database does not matter.
 """
 
 import hashlib
@@ -29,13 +30,13 @@ _LONGEST_UUID: Final = 64
 
 
 def read_place(key: SessionKey) -> Place:
-    """Return what a key names. SessionStoreError if a database could not hold it as text."""
+    """Return the parts of a key. SessionStoreError if a database could not store them as text."""
     given: Any = key
     place: Place = given["project_key"], given["session_id"], given.get("subpath") or ""
     for each in place:
         if not _is_text(each):
             raise SessionStoreError(
-                f"the key of a transcript must be text without NUL or half characters: {key!r}"
+                f"the key of a transcript must be strings without NUL or lone surrogates, got {key!r}"
             )
     return place
 
@@ -51,13 +52,13 @@ def _is_text(value: object) -> bool:
 
 
 def encode_entry(entry: SessionStoreEntry) -> bytes:
-    """Write an entry as its line, compressed if that is worth it."""
+    """Encode an entry as its line, compressed if it is long."""
     line = lines.write_line(entry)
     return b"z" + zlib.compress(line) if len(line) >= _COMPRESS_FROM else b"=" + line
 
 
 def decode_entry(line: bytes) -> SessionStoreEntry:
-    """Read what `encode_entry` wrote."""
+    """Decode an entry that `encode_entry` encoded."""
     try:
         entry: Any = lines.read_line(zlib.decompress(line[1:]) if line[:1] == b"z" else line[1:])
     except zlib.error:
@@ -68,7 +69,7 @@ def decode_entry(line: bytes) -> SessionStoreEntry:
 
 
 def encode_uuid(entry: SessionStoreEntry) -> bytes | None:
-    """Return what tells whether a transcript already has an entry; None for one that is new each time."""
+    """Return the key by which duplicates of an entry are found; None for an entry that is always new."""
     name: Any = entry.get("uuid")
     if not isinstance(name, str):
         return None
@@ -77,7 +78,7 @@ def encode_uuid(entry: SessionStoreEntry) -> bytes | None:
 
 
 def fold_data(data: str | None, key: SessionKey, new: Iterable[SessionStoreEntry]) -> str:
-    """Add new entries to the data of a summary, which is kept as JSON."""
+    """Add new entries to the data of a summary, which is stored as JSON."""
     previous: SessionSummaryEntry | None = None
     if data is not None:
         previous = {"session_id": key["session_id"], "mtime": 0, "data": json.loads(data)}
@@ -85,7 +86,7 @@ def fold_data(data: str | None, key: SessionKey, new: Iterable[SessionStoreEntry
 
 
 def make_hit(entry: SessionStoreEntry, snippet: str, place: Place) -> SearchHit:
-    """Describe an entry that a search has found."""
+    """Return the search hit for an entry."""
     project, session, subpath = place
     return SearchHit(
         session_id=session,
@@ -99,21 +100,21 @@ def make_hit(entry: SessionStoreEntry, snippet: str, place: Place) -> SearchHit:
 
 
 class DatabaseStore(ABC):
-    """A store that knows who added to a transcript, and has something to close."""
+    """A store that records the last writer of each transcript, and must be closed."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Add entries to a transcript in one transaction, but for those whose uuid it already has."""
+        """Add entries to a transcript in one transaction, except those whose uuid it already has."""
         await self.append_from(key, entries, None)
 
     @abstractmethod
     async def append_from(
         self, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
     ) -> str | None:
-        """Add entries, and return who added some before if that was another writer."""
+        """Add entries, and return the previous writer if that was another one."""
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Close what is open. It is opened again when the store is used again."""
+        """Close all connections. They are opened again when the store is used again."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,7 +128,7 @@ class SqlStore(DatabaseStore):
 
     @abstractmethod
     async def _select(self, columns: str, where: str, *parameters: str) -> list[tuple[Any, ...]]:
-        """Read columns of the table of transcripts. `where`: conditions with `?`, and an order."""
+        """Select columns from the table of transcripts. `where` has conditions with `?`, and an order."""
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the sessions of a project, newest first."""

@@ -1,4 +1,4 @@
-"""A session store in memory, for tests and for programs that keep nothing."""
+"""A session store in memory, for tests and for programs that need no persistence."""
 
 import copy
 import time
@@ -15,7 +15,7 @@ from toolwire.sessions.types import (
 
 
 class InMemorySessionStore:
-    """Keeps transcripts until the process ends. What it hands out are copies."""
+    """Keeps transcripts until the process ends. It returns copies."""
 
     def __init__(self) -> None:
         self._transcripts: dict[Place, list[SessionStoreEntry]] = {}
@@ -30,13 +30,13 @@ class InMemorySessionStore:
         return sum(not subpath for _, _, subpath in self._transcripts)
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Add entries to a transcript, but for those whose uuid it already has."""
+        """Add entries to a transcript, except those whose uuid it already has."""
         await self.append_from(key, entries, None)
 
     async def append_from(
         self, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
     ) -> str | None:
-        """Add entries, and return who added some before if that was another writer."""
+        """Add entries, and return the previous writer if that was another one."""
         place = read_place(key)
         known = self._uuids.setdefault(place, set())
         new = []
@@ -78,7 +78,7 @@ class InMemorySessionStore:
         return [project for _, project in sorted(found, reverse=True)]
 
     async def delete(self, key: SessionKey) -> None:
-        """Forget a transcript; for a session, those of its subagents too."""
+        """Delete a transcript; for a session, those of its subagents too."""
         gone = read_place(key)
         for place in [
             each for each in self._transcripts if each == gone or (not gone[2] and each[:2] == gone[:2])
@@ -93,11 +93,11 @@ class InMemorySessionStore:
         return [subpath for *session, subpath in self._transcripts if subpath and tuple(session) == wanted]
 
     def get_entries(self, key: SessionKey) -> list[SessionStoreEntry]:
-        """Return a transcript's entries; none if there are none. For assertions in tests."""
+        """Return a transcript's entries, or an empty list. For assertions in tests."""
         return copy.deepcopy(self._transcripts.get(read_place(key), []))
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete everything."""
         self._transcripts.clear()
         self._uuids.clear()
         self._writers.clear()

@@ -1,9 +1,9 @@
 """A session store in a Postgres database, for any number of machines.
 
-Every line is kept exactly, as bytes; what is searched is derived from it. An append is one transaction with the
-summary. Blocking work runs in threads, on asyncio and on trio. A call that takes too long or is cancelled ends its
-connection, so that a server that does not answer keeps no thread: what became of the call is then unknown, but
-never half.
+Every line is stored exactly, as bytes; the searchable text is derived from it. An append and its summary are one
+transaction. Blocking work runs in threads, on asyncio and on trio. A call that takes too long or is cancelled
+closes its connection, so that a server that does not respond blocks no thread. The outcome of such a call is
+unknown, but it is never partial.
 """
 
 import os
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOCK: Final = 0x746F6F6C77697265
-"""Number of the lock under which tables are made."""
-_FRESH: Final = 1.0
-"""Seconds for which an idle connection is taken for alive."""
+"""Id of the advisory lock held while the tables are created."""
+_TRUSTED_FOR: Final = 1.0
+"""Seconds for which an idle connection is assumed to be alive."""
 _CHUNK: Final = 32_000_000
 """Bytes of lines that are sent in one statement."""
 _SEARCHED: Final = 100_000
-"""Characters of a message that can be searched: Postgres limits how many words one text may have."""
+"""The number of characters of a message that are searched: Postgres limits the words of one text."""
 
 _MIGRATIONS: Final[tuple[LiteralString, ...]] = (
     """
@@ -75,7 +75,7 @@ _MIGRATIONS: Final[tuple[LiteralString, ...]] = (
     CREATE INDEX toolwire_lines_output ON toolwire_lines USING gin (output);
     """,
 )
-"""What each version of the tables adds to the one before."""
+"""The statements that lead from each version of the tables to the next."""
 
 _INSERT: Final = """
     INSERT INTO toolwire_lines (transcript, uuid, line, said, output)
@@ -124,9 +124,9 @@ _SNIPPET: Final = (
 class PostgresSessionStore(SqlStore):
     """Keeps transcripts in a Postgres database: `PostgresSessionStore("postgresql://user:password@host/name")`.
 
-    Its tables are made when it is first used; their names begin with `toolwire_`. The database must be in UTF-8.
+    The tables are created on first use; their names begin with `toolwire_`. The database must be in UTF-8.
     `timeout`: seconds that a call may take. `connect_timeout`: seconds for a new connection (at least 2).
-    `connections`: how many there are at most. Needs `pip install 'toolwire[postgres]'`.
+    `connections`: the maximum number of connections. Needs `pip install 'toolwire[postgres]'`.
     """
 
     def __init__(
@@ -142,12 +142,11 @@ class PostgresSessionStore(SqlStore):
             given = psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error:
             given = None
-        if given is None or not _is_plain(
-            given
-        ):  # outside the `except`, whose error may show parts of the password
+        # outside the `except`, whose error may show parts of the password
+        if given is None or not _is_plain(given):
             raise ValueError(
-                "this is not a URL of a Postgres database: write it as postgresql://user:password@host:port/name, "
-                "with special characters of the password as %-codes"
+                "the URL of the Postgres database is not valid: write it as "
+                "postgresql://user:password@host:port/name, with special characters of the password percent-encoded"
             )
         keep_secret(str(given[name]) for name in ("password", "sslpassword") if given.get(name))
         self._name = _describe(given)
@@ -163,7 +162,7 @@ class PostgresSessionStore(SqlStore):
     async def append_from(
         self, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
     ) -> str | None:
-        """Add entries, and return who added some before if that was another writer."""
+        """Add entries, and return the previous writer if that was another one."""
         return await self._run(lambda db: _append(db, key, entries, writer)) if entries else None
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
@@ -176,7 +175,7 @@ class PostgresSessionStore(SqlStore):
         return await self._run(load)
 
     async def delete(self, key: SessionKey) -> None:
-        """Forget a transcript; for a session, those of its subagents too."""
+        """Delete a transcript; for a session, those of its subagents too."""
         project, session, subpath = read_place(key)
         these = (project, session, subpath, subpath)
         await self._run(lambda db: db.execute(_DELETE, these))
@@ -190,10 +189,10 @@ class PostgresSessionStore(SqlStore):
         include_output: bool = False,
         limit: int = 20,
     ) -> list[SearchHit]:
-        """Return the messages that have all words of a query, best first. Text in quotes is a phrase.
+        """Return the messages that contain all words of a query, best first. Text in quotes is a phrase.
 
-        `include_output`: also search in what tools returned. Of a very long message only the first 100,000
-        characters are searched.
+        `include_output`: also search the output of tools. Of a very long message only the first 100,000 characters
+        are searched.
         """
         words, is_beginning = read_query(query)
         if not words:
@@ -202,23 +201,23 @@ class PostgresSessionStore(SqlStore):
         return await self._run(lambda db: _search(db, words, is_beginning, given))
 
     async def aclose(self) -> None:
-        """Close all connections. New ones are made when the store is used again."""
+        """Close all connections. New ones are opened when the store is used again."""
         await self._workers.run(self._pool.close)
 
     async def _select(self, columns: str, where: str, *parameters: str) -> list[tuple[Any, ...]]:
-        statement: Any = f"SELECT {columns} FROM toolwire_transcripts WHERE {where}"  # noqa: S608 - of our own texts
+        statement: Any = f"SELECT {columns} FROM toolwire_transcripts WHERE {where}"  # noqa: S608 - constants only
         statement = statement.replace("?", "%s")
         return await self._run(lambda db: db.execute(statement, parameters).fetchall())
 
     async def _run(self, work: "Callable[[Connection], T]") -> T:
-        """Do work in a transaction, in a thread and within the time limit."""
+        """Run `work` in a transaction, in a thread and within the time limit."""
         call = _Call()
         try:
             with anyio.fail_after(self._timeout):
                 return await self._workers.run(lambda: self._work(call, work))
         except TimeoutError as error:
             raise SessionStoreError(
-                f"the session store {self._name} did not answer within {self._timeout:g} s"
+                f"the session store {self._name} did not respond within {self._timeout:g} s"
             ) from error
         finally:
             call.interrupt()
@@ -242,7 +241,7 @@ class PostgresSessionStore(SqlStore):
 
 
 class _Call:
-    """A call in its thread, which can be interrupted from outside while it waits for the server."""
+    """A call in a thread that can be interrupted from another thread while it waits for the server."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -251,7 +250,7 @@ class _Call:
 
     @contextmanager
     def using(self, connection: "Connection") -> Iterator[None]:
-        """Let `interrupt()` end this connection meanwhile."""
+        """Allow `interrupt()` to close this connection meanwhile."""
         with self._lock:
             if self._is_over:
                 raise SessionStoreError("the call was cancelled")
@@ -263,7 +262,7 @@ class _Call:
                 self._connection = None
 
     def interrupt(self) -> None:
-        """End the connection that is in use, if one is: whoever waits for the server on it gets an error."""
+        """Close the connection in use, if any, so that the thread that waits for the server gets an error."""
         with self._lock:
             self._is_over = True
             if self._connection is not None and not self._connection.closed:
@@ -272,9 +271,9 @@ class _Call:
 
 
 class _Pool:
-    """Connections to one database. As many as there are threads that use one at a time.
+    """Connections to one database, as many as are used by threads at the same time.
 
-    Unlike psycopg's own pool it says at once why there is no connection, and has no threads of its own.
+    Unlike psycopg's own pool it reports at once why there is no connection, and has no threads of its own.
     """
 
     def __init__(self, parameters: dict[str, Any]) -> None:
@@ -285,7 +284,7 @@ class _Pool:
 
     @contextmanager
     def lend(self, call: "_Call") -> "Iterator[Connection]":
-        """Lend a connection. One after whose use something went wrong is closed."""
+        """Lend a connection. It is closed if its use raises an error."""
         db = self._take_idle(call) or self._connect()
         try:
             with call.using(db):
@@ -298,16 +297,16 @@ class _Pool:
             self._idle.append((db, time.monotonic()))
 
     def _take_idle(self, call: "_Call") -> "Connection | None":
-        """Return a connection that is alive, None if there is none. Those that are not are closed."""
+        """Return an idle connection that is alive, or None. Dead ones are closed."""
         import psycopg  # noqa: PLC0415 - as above
 
         while True:
             with self._lock:
-                self._forget_those_of_the_parent()
+                self._drop_inherited()
                 if not self._idle:
                     return None
                 db, since = self._idle.pop()
-            if time.monotonic() - since < _FRESH:
+            if time.monotonic() - since < _TRUSTED_FOR:
                 return db
             try:
                 with call.using(db):
@@ -321,29 +320,29 @@ class _Pool:
         import psycopg  # noqa: PLC0415 - as above
 
         parameters = {**self._parameters, "client_encoding": "utf8"}
-        # No prepared statements: poolers between here and the server may not keep them.
+        # No prepared statements: connection poolers may not support them.
         return psycopg.connect(**parameters, autocommit=True, prepare_threshold=None)
 
     def close(self) -> None:
         """Close the connections that are not in use."""
         with self._lock:
-            self._forget_those_of_the_parent()
+            self._drop_inherited()
             idle, self._idle = self._idle, []
         for db, _ in idle:
             db.close()
 
-    def _forget_those_of_the_parent(self) -> None:
-        """Drop what was made before a fork, without a word to the server."""
+    def _drop_inherited(self) -> None:
+        """Drop connections that were opened before a fork, without closing them on the server."""
         if self._process != os.getpid():
             self._idle, self._process = [], os.getpid()
 
 
 def _prepare(db: "Connection", name: str) -> None:
-    """Make the tables, or bring them up to date."""
+    """Create the tables, or migrate them."""
     encoding = db.execute("SHOW server_encoding").fetchone()
     if encoding != ("UTF8",):
         raise SessionStoreError(
-            f"the session store {name} is a database in {encoding and encoding[0]}, which cannot hold every text; "
+            f"the session store {name} is a database in {encoding and encoding[0]}, which cannot store every text; "
             "create one with ENCODING 'UTF8'"
         )
     db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -353,7 +352,7 @@ def _prepare(db: "Connection", name: str) -> None:
     if version > len(_MIGRATIONS):
         raise SessionStoreError(
             f"the tables in {name} were written by a newer version of toolwire (their format is {version}, "
-            f"this one knows {len(_MIGRATIONS)}); update toolwire, or name another database"
+            f"this one supports {len(_MIGRATIONS)}); update toolwire, or use another database"
         )
     if version == len(_MIGRATIONS):
         return
@@ -389,7 +388,7 @@ _Row = tuple[bytes | None, bytes, str, str]
 
 
 def _split(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
-    """Yield the rows in pieces that fit into a statement."""
+    """Yield the rows in chunks that fit into a statement."""
     chunk: list[_Row] = []
     size = 0
     for row in rows:
@@ -427,13 +426,13 @@ def _search(db: "Connection", words: list[str], is_beginning: bool, given: dict[
 
 
 def _is_plain(given: dict[str, Any]) -> bool:
-    """Return False if a password with special characters was taken for another part of the URL."""
+    """Return False if a password with special characters was parsed as another part of the URL."""
     parts = [str(given.get(name) or "") for name in ("user", "host", "dbname")]
     return not any("@" in each for each in parts) and str(given.get("port") or "0").replace(",", "").isdigit()
 
 
 def _describe(given: dict[str, Any]) -> str:
-    """Write the address of a database without secrets."""
+    """Return the address of a database without secrets."""
     user = f"{given['user']}@" if given.get("user") else ""
     port = f":{given['port']}" if given.get("port") else ""
     return f"postgresql://{user}{given.get('host', '')}{port}/{given.get('dbname', '')}"

@@ -1,11 +1,11 @@
 """A session store in a Redis server, for any number of machines.
 
-Every line is kept exactly. What an append changes is prepared here and written by one script, which does so only if
-the transcript is still as it was read: an append is there as a whole, with its summary, or not at all. Blocking
+Every line is stored exactly. An append is prepared here and written by one script, which writes only if the
+transcript is unchanged since it was read: an append and its summary are stored completely or not at all. Blocking
 work runs in threads, on asyncio and on trio.
 
-Keys, after the prefix: all of a project have its name as their hash tag, so that they are in one slot of a cluster.
-Names are percent-encoded, so that no two of them are alike.
+The keys, after the prefix, are listed below. All keys of a project have its name as their hash tag, so that they
+are in one slot of a cluster. Names are percent-encoded, so that keys cannot collide.
 
     {PROJECT}:sessions               sorted set: session by time of its last append
     {PROJECT}:SESSION:subpaths       sorted set: subpath by time of its first append
@@ -53,9 +53,9 @@ _Row = tuple[SessionStoreEntry, bytes, bytes]
 """An entry, its id (empty if it has none) and its line."""
 
 _MIGRATIONS: Final[tuple[Callable[["Redis", str], None], ...]] = ()
-"""What turns the keys after a prefix into those of the next version, from version 1 on. Each may run again."""
+"""Functions that convert the keys under a prefix to the next version, from version 1 on. Each may run again."""
 _TRIES: Final = 200
-"""How often an append is prepared anew because another one was quicker. Each time one of them gets through."""
+"""How often an append is retried because another one came first. In each round, one of them succeeds."""
 
 _APPEND: Final = """
 local base, session, subpath, expected, summary, writer, ttl = unpack(ARGV, 1, 7)
@@ -116,9 +116,9 @@ def _name(entry: SessionStoreEntry) -> bytes:
 class RedisSessionStore(DatabaseStore):
     """Keeps transcripts in a Redis server: `RedisSessionStore("redis://:password@host:6379/0")`.
 
-    `ttl`: seconds after the last append to a session at which it is forgotten; None keeps it. `prefix` stands
-    before every key. `timeout`: seconds that the server may take for each answer. Redis has no full-text search.
-    The server must not evict keys (`maxmemory-policy noeviction`), or transcripts lose parts. Needs
+    `ttl`: seconds after the last append at which a session expires; None keeps it. `prefix` is put before every
+    key. `timeout`: seconds that the server may take for each response. Redis has no full-text search. The server
+    must not evict keys (`maxmemory-policy noeviction`), or transcripts lose parts. Needs
     `pip install 'toolwire[redis]'`.
     """
 
@@ -161,8 +161,8 @@ class RedisSessionStore(DatabaseStore):
             self._name = ""
         if not self._name:  # outside the `except`, whose error may show parts of the password
             raise ValueError(
-                "this is not a URL of a Redis server: write it as redis://:password@host:port/number, with special "
-                "characters of the password as %-codes"
+                "the URL of the Redis server is not valid: write it as redis://:password@host:port/number, with "
+                "special characters of the password percent-encoded"
             )
         self._ttl = ttl
         self._prefix = prefix
@@ -175,7 +175,7 @@ class RedisSessionStore(DatabaseStore):
     async def append_from(
         self, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
     ) -> str | None:
-        """Add entries, and return who added some before if that was another writer."""
+        """Add entries, and return the previous writer if that was another one."""
         return await self._run(lambda: self._append(key, entries, writer)) if entries else None
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
@@ -203,7 +203,7 @@ class RedisSessionStore(DatabaseStore):
                 for each in sessions:
                     pipe.hmget(self._key_of((project_key, each, ""), "state"), "mtime", "summary")
                 for session, (mtime, data) in zip(sessions, pipe.execute(), strict=True):
-                    if mtime is not None:  # otherwise it was forgotten after its time
+                    if mtime is not None:  # otherwise it has expired
                         found.append({"session_id": session, "mtime": int(mtime), "data": json.loads(data)})
             if gone := {quote(each, safe="") for each in sessions} - {
                 quote(each["session_id"], safe="") for each in found
@@ -234,7 +234,7 @@ class RedisSessionStore(DatabaseStore):
         return await self._run(find)
 
     async def delete(self, key: SessionKey) -> None:
-        """Forget a transcript; for a session, those of its subagents too."""
+        """Delete a transcript; for a session, those of its subagents too."""
         project, session, subpath = read_place(key)
         base = self._base(project)
         names = [quote(session, safe=""), quote(subpath, safe="")]
@@ -249,12 +249,12 @@ class RedisSessionStore(DatabaseStore):
     async def search(self, query: str, **_: Any) -> list[SearchHit]:
         """Raise NotSupportedError: Redis has no full-text search."""
         raise NotSupportedError(
-            f"cannot search for {query!r}: Redis has no full-text search; SQLiteSessionStore and "
-            "PostgresSessionStore have it"
+            f"cannot search for {query!r}: Redis has no full-text search; use SQLiteSessionStore or "
+            "PostgresSessionStore"
         )
 
     async def aclose(self) -> None:
-        """Close all connections. New ones are made when the store is used again."""
+        """Close all connections. New ones are opened when the store is used again."""
         await self._workers.run(self._redis.close)
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -273,14 +273,14 @@ class RedisSessionStore(DatabaseStore):
             raise SessionStoreError(f"the session store {self._name}: {reason}") from error
 
     def _prepare(self) -> None:
-        """Check whose version of the keys this is, and bring older ones up to date."""
+        """Check the version of the keys, and migrate older ones."""
         key, newest = f"{self._prefix}:format", 1 + len(_MIGRATIONS)
         self._redis.set(key, newest, nx=True)
         version = int(cast(Any, self._redis.get(key)))
         if version > newest:
             raise SessionStoreError(
                 f"the keys in {self._name} were written by a newer version of toolwire (their format is {version}, "
-                f"this one knows {newest}); update toolwire, or name another prefix"
+                f"this one supports {newest}); update toolwire, or use another prefix"
             )
         for number, migrate in enumerate(_MIGRATIONS[version - 1 :], version + 1):
             migrate(self._redis, self._prefix)
@@ -291,7 +291,7 @@ class RedisSessionStore(DatabaseStore):
         rows = [(entry, _name(entry), encode_entry(entry)) for entry in entries]
         base, state = self._base(place[0]), self._key_of(place, "state")
         names = [quote(each, safe="") for each in place]
-        # Where to look for the session. In another slot of a cluster, so it cannot be part of the script.
+        # These keys locate the session. They are in other slots of a cluster, so the script cannot write them.
         self._redis.sadd(f"{self._prefix}:projects", names[0])
         self._redis.sadd(self._projects_of(place[1]), names[0])
         for attempt in range(_TRIES):
@@ -306,10 +306,10 @@ class RedisSessionStore(DatabaseStore):
             if self._redis.eval(_APPEND, 1, state, *given, *lines):
                 return previous if previous != writer else None
             time.sleep(random.uniform(0, 0.002 * min(attempt + 1, 10)))  # noqa: S311 - so that not all try at once
-        raise SessionStoreError(f"the session store {self._name}: too many others write to {key!r} at once")
+        raise SessionStoreError(f"the session store {self._name}: too many concurrent writers of {key!r}")
 
     def _take_new(self, place: Place, rows: "list[_Row]") -> "list[_Row]":
-        """Return the entries that a transcript does not have yet, each once."""
+        """Return the entries that a transcript does not have yet, without duplicates."""
         asked = list(dict.fromkeys(name for _, name, _ in rows if name))
         known: set[bytes] = set()
         if asked:

@@ -1,7 +1,7 @@
 """A session store in one SQLite file, for any number of processes on one machine.
 
-Every line is kept exactly. An append is one transaction with the summary: it is there as a whole or not at all.
-Blocking work runs in a thread, which goes on to the end when its caller is cancelled.
+Every line is stored exactly. An append and its summary are one transaction: stored completely or not at all.
+Blocking work runs in a thread, which finishes its work even if the caller is cancelled.
 """
 
 import os
@@ -29,7 +29,7 @@ from toolwire.sessions.types import SessionStoreEntry
 
 T = TypeVar("T")
 
-_APPLICATION: Final = 0x746F6F73  # says whose file it is
+_APPLICATION: Final = 0x746F6F73  # identifies the file as ours ("toos")
 _BUSY_TIMEOUT: Final = 30.0
 _INDEX_BATCH: Final = 500
 
@@ -57,11 +57,11 @@ _MIGRATIONS: Final = (
     """,
     "ALTER TABLE transcripts ADD COLUMN writer TEXT",
 )
-"""What each version of the file adds to the one before."""
+"""The statements that lead from each version of the file to the next."""
 
 
 class SQLiteSessionStore(SqlStore):
-    """Keeps transcripts in a SQLite file, which is made when it is first used.
+    """Keeps transcripts in a SQLite file, which is created on first use.
 
     `path` may be `:memory:`. Use it in any number of conversations and processes at once; `aclose()` is optional.
     """
@@ -78,7 +78,7 @@ class SQLiteSessionStore(SqlStore):
     async def append_from(
         self, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
     ) -> str | None:
-        """Add entries, and return who added some before if that was another writer."""
+        """Add entries, and return the previous writer if that was another one."""
         return await self._run(lambda db: _append(db, key, entries, writer)) if entries else None
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
@@ -94,7 +94,7 @@ class SQLiteSessionStore(SqlStore):
         return await self._run(load)
 
     async def delete(self, key: SessionKey) -> None:
-        """Forget a transcript; for a session, those of its subagents too."""
+        """Delete a transcript; for a session, those of its subagents too."""
         await self._run(lambda db: _delete(db, key))
 
     async def search(
@@ -106,9 +106,9 @@ class SQLiteSessionStore(SqlStore):
         include_output: bool = False,
         limit: int = 20,
     ) -> list[SearchHit]:
-        """Return the messages that have all words of a query, best first. Text in quotes is a phrase.
+        """Return the messages that contain all words of a query, best first. Text in quotes is a phrase.
 
-        `include_output`: also search in what tools returned.
+        `include_output`: also search the output of tools.
         """
         match = make_match(query, include_output=include_output)
         if match is None:
@@ -120,7 +120,7 @@ class SQLiteSessionStore(SqlStore):
         await self._workers.run(self._disconnect)
 
     async def _select(self, columns: str, where: str, *parameters: str) -> list[tuple[Any, ...]]:
-        statement = f"SELECT {columns} FROM transcripts WHERE {where}"  # noqa: S608 - of our own texts
+        statement = f"SELECT {columns} FROM transcripts WHERE {where}"  # noqa: S608 - constants only
         return await self._run(lambda db: db.execute(statement, parameters).fetchall())
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -158,11 +158,11 @@ class SQLiteSessionStore(SqlStore):
             )
             [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if application != _APPLICATION and tables:
-                raise SessionStoreError(f"{self._path} is a database of another program; name another file")
+                raise SessionStoreError(f"{self._path} is the database of another program; use another file")
             if version > len(_MIGRATIONS):
                 raise SessionStoreError(
                     f"{self._path} was written by a newer version of toolwire (its format is {version}, "
-                    f"this one knows {len(_MIGRATIONS)}); update toolwire, or name another file"
+                    f"this one supports {len(_MIGRATIONS)}); update toolwire, or use another file"
                 )
             for statements in _MIGRATIONS[version:]:
                 for statement in statements.split(";"):
@@ -240,7 +240,7 @@ def _search(
 
 
 def _index_some(db: sqlite3.Connection, index: TextIndex) -> bool:
-    """Make some more lines searchable. Returns False when all are."""
+    """Index some more lines. Return False when all are indexed."""
     with _transaction(db):
         [up_to] = db.execute("SELECT up_to FROM searchable").fetchone()
         rows = db.execute(

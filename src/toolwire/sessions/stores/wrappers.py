@@ -1,6 +1,6 @@
-"""Session stores around another one: under a key of one's own, and without secrets.
+"""Wrappers around a session store, which change its project keys or remove secrets.
 
-A wrapper has exactly the optional methods that the store inside has.
+A wrapper has exactly those optional methods that the wrapped store has.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from toolwire._support.scrubber import Scrubber
 from toolwire.messages.system import SessionKey
-from toolwire.sessions.types import SessionStore, SessionStoreEntry, implements, tells_writers
+from toolwire.sessions.types import SessionStore, SessionStoreEntry, implements, supports_writers
 
 _BY_PROJECT: Final = frozenset({"list_sessions", "list_session_summaries"})
 _BY_KEY: Final = frozenset({"delete", "list_subkeys"})
@@ -21,7 +21,7 @@ _KEPT: Final = frozenset(
         *("signature", "model", "version"),
     }
 )
-"""Fields that hold the transcript together. A signature that is changed makes the API refuse the conversation."""
+"""Fields that are not redacted, since they link entries. The API rejects conversations with changed signatures."""
 
 
 class _Wrapper:
@@ -37,7 +37,7 @@ class _Wrapper:
         return await self._inner.load(self._map_key(key))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return an optional method, if the store inside has it."""
+        """Return an optional method, if the wrapped store has it."""
         if name in _OTHERS and implements(self._inner, name):
             method = self._append_from if name == "append_from" else self._find_projects
             return cast(Callable[..., Any], method)
@@ -51,12 +51,12 @@ class _Wrapper:
     async def _append_from(
         self, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
     ) -> str | None:
-        if not tells_writers(self._inner):
+        if not supports_writers(self._inner):
             await self._inner.append(self._map_key(key), self._map_entries(entries))
             return None
         inner: Any = self._inner
-        told: str | None = await inner.append_from(self._map_key(key), self._map_entries(entries), writer)
-        return told
+        previous: str | None = await inner.append_from(self._map_key(key), self._map_entries(entries), writer)
+        return previous
 
     async def _find_projects(self, session_id: str) -> list[str]:
         inner: Any = self._inner
@@ -70,7 +70,7 @@ class _Wrapper:
         return project_key
 
     def _unmap_project(self, project_key: str) -> str | None:
-        """Return what `_map_project` made this key of; None if it is of another scope."""
+        """Undo `_map_project`; None if the key belongs to another scope."""
         return project_key
 
     def _map_key(self, key: SessionKey) -> SessionKey:
@@ -78,10 +78,10 @@ class _Wrapper:
 
 
 class ScopedSessionStore(_Wrapper):
-    """Keeps the sessions of one tenant, or of one project wherever it lies, apart in a store that many share.
+    """Separates the sessions of one tenant or project in a shared store.
 
-    `tenant`: stands before each project key. `project_key`: in place of the one that follows from the directory, so
-    that machines with different folders see the same sessions.
+    `tenant` is put before each project key. `project_key` replaces the one derived from the directory, so that
+    machines with different folders see the same sessions.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class ScopedSessionStore(_Wrapper):
     ) -> None:
         super().__init__(store)
         if tenant is None and project_key is None:
-            raise ValueError("a scope needs a tenant, a project_key, or both")
+            raise ValueError("ScopedSessionStore needs a tenant, a project_key, or both")
         if tenant is not None and (not tenant or "/" in tenant):
-            raise ValueError(f"a tenant must be a text without '/', got {tenant!r}")
+            raise ValueError(f"a tenant must be a non-empty string without '/', got {tenant!r}")
         self._tenant = tenant
         self._project_key = project_key
 
@@ -108,10 +108,10 @@ class ScopedSessionStore(_Wrapper):
 
 
 class RedactingSessionStore(_Wrapper):
-    """Takes secrets out of what is stored: known values in every spelling, and whatever matches a pattern.
+    """Removes secrets before entries are stored: known values in every encoding, and whatever matches a pattern.
 
-    What holds a transcript together stays as it is: ids, types, times, and the signatures of thinking. The local
-    files of the CLI still have everything.
+    Fields that link entries stay unchanged: ids, types, times, and the signatures of thinking. The local files of
+    the CLI still contain the secrets.
     """
 
     def __init__(
