@@ -112,6 +112,16 @@ async def test_the_same_name_goes_on_where_it_was(tmp_path):
     assert sorted(model.asked) == ["a", "b", "c"]
 
 
+async def test_a_batch_that_cannot_be_opened_leaves_no_worker(tmp_path):
+    """Its heartbeats end, so it neither counts as a worker nor keeps a thread and a connection."""
+    async with opened(make(Model()), tmp_path / "b") as batch:
+        with pytest.raises(BatchError, match="already open in this process"):
+            async with opened(make(Model()), tmp_path / "b"):
+                pass
+        assert (await batch.refresh()).workers == 1
+    assert not [each for each in threading.enumerate() if each.name == "toolwire batch lease"]
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

@@ -7,7 +7,7 @@ that memory use does not grow with their number.
 import asyncio
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -85,9 +85,8 @@ class OpenBatch(Generic[T]):
         self._queue: Queue
         self._worker: Worker
         self._progress = Progress()
-        self._stack = ExitStack()
+        self._stack = AsyncExitStack()
         self._closed = False
-        self._existing = False
 
     # --- open and close ---
 
@@ -96,36 +95,35 @@ class OpenBatch(Generic[T]):
 
         With `existing`, only open the databases of a batch that exists.
         """
-        self._existing = existing
         if self.place.folder is not None:
             self.place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._records = Records(make_engine(self.place.records))
-        self._stack.callback(self._records.close)
         try:
-            await self._start()
+            await self._start(existing=existing)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._close_parts()
+                await self._stack.aclose()
             raise
 
-    async def _start(self) -> None:
-        batch, records = self.batch, self._records
+    async def _start(self, *, existing: bool) -> None:
+        batch = self.batch
+        records = self._records = self._open_records()
         await in_thread(records.prepare)
-        if self._existing:
+        if existing:
             await in_thread(records.find, batch.name)
         else:
             before = await in_thread(records.create, batch.name, batch.settings)
             _warn_of_changes(batch, before)
         ledger = await in_thread(self._open_ledger)
         self._books = Books(ledger, batch.name, records.uid, batch.per_run or 0, batch.budget)
+        self._stack.push_async_callback(self._books.aclose)
         slots = batch.concurrency or count_slots()
         worker = new_worker_id() if self._work else None
-        heartbeat_records = Records(make_engine(self.place.records))
-        self._stack.callback(heartbeat_records.close)
+        heartbeat_records = self._open_records()
         self._queue = DbosQueue(
             self.place.queue, records.uid, worker or "", poll=self._poll, fixed=batch.concurrency is not None,
             dbos=self._dbos,
         )  # fmt: skip
+        self._stack.push_async_callback(self._queue.close)
         self._worker = Worker(
             batch,
             worker,
@@ -144,20 +142,25 @@ class OpenBatch(Generic[T]):
         self._observer.start()
         self._stack.callback(self._observer.end)
         # The lease comes first: a delivery may arrive at once, and needs a worker with a valid lease.
-        if worker is not None:
-            await self._worker.join()
+        await self._worker.join()
+        self._stack.push_async_callback(self._worker.close)
         await self._queue.open(self._worker.deliver if self._work else None, slots)
-        if not self._existing:  # settling runs needs the settings of the user's file
+        if not existing:  # settling runs needs the settings of the user's file
             await self._worker.flush_outbox()
             await self._worker.start()
         await self.refresh()
+
+    def _open_records(self) -> Records:
+        records = Records(make_engine(self.place.records))
+        self._stack.push_async_callback(in_thread, records.close)
+        return records
 
     def _open_ledger(self) -> Ledger:
         given = self.place.ledger if self._given_ledger is None else self._given_ledger
         if not isinstance(given, str | Path):
             return given
         ledger = open_ledger(given)
-        self._stack.callback(ledger.close)
+        self._stack.push_async_callback(in_thread, ledger.close)
         return ledger
 
     async def close(self, drain: float | None = None) -> None:
@@ -176,20 +179,12 @@ class OpenBatch(Generic[T]):
             await self._queue.stop(_FOREVER if drain is None else drain)
             if drain is not None:
                 self.stop_runs()
-            await self._worker.close()
         finally:
-            await self._close_parts()
+            await self._stack.aclose()
 
     def stop_runs(self) -> None:
         """Stop the runs of this process. Each reports its cost if it can."""
         self._worker.stop_runs("unknown", "the process that ran it was stopped")
-
-    async def _close_parts(self) -> None:
-        for name in ("_queue", "_books"):
-            part = getattr(self, name, None)
-            if part is not None:
-                await (part.close() if name == "_queue" else part.aclose())
-        await in_thread(self._stack.close)
 
     # --- runs ---
 
