@@ -1,5 +1,6 @@
 """From `at` to the databases of a batch, and how many CLIs a machine can carry."""
 
+import uuid
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,22 @@ def test_a_machine_keeps_its_id():
     """Transcripts and outbox are on the disk that has it."""
     assert find_machine() == find_machine()
     assert len(find_machine()) == 32
+
+
+def test_processes_that_start_together_have_the_same_machine_id(monkeypatch):
+    """The second one finds no id that is only half written."""
+    others = []
+
+    def start_another():
+        if not others:
+            others.append("")  # the other one starts no third
+            others[0] = find_machine()
+        return uuid4()
+
+    uuid4 = uuid.uuid4
+    monkeypatch.setattr("uuid.uuid4", start_another)
+    assert [find_machine()] == others
+    assert len(others[0]) == 32
 
 
 def test_names_of_folders_are_safe():

@@ -107,11 +107,26 @@ def find_machine(environ: Mapping[str, str] = os.environ) -> str:
     path = _base(environ) / "machine"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with suppress(FileExistsError), path.open("x") as file:
-            file.write(uuid.uuid4().hex)
+        if not path.exists():
+            _create_whole(path, uuid.uuid4().hex)
         return path.read_text().strip() or "unknown"
     except OSError as error:
         raise BatchError(f"the id of this machine cannot be written to {path}: {error.strerror}") from error
+
+
+def _create_whole(path: Path, text: str) -> None:
+    """Create a file unless it exists. Another process never sees it incomplete."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    part.write_text(text)
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        if not path.exists():
+            part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _base(environ: Mapping[str, str]) -> Path:
