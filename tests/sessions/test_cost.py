@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from shared.transcripts import SESSION, Writer, call, harbour, text
-from toolwire import InMemorySessionStore, sessions
+from toolwire import InMemorySessionStore, SessionStoreError, sessions
 from toolwire.sessions.cost import UNKNOWN, TokenUsage
 
 pytestmark = pytest.mark.anyio
@@ -237,6 +237,25 @@ async def test_a_store_has_the_same_costs(tmp_path):
     report = await sessions.cost_report_from_store(store, "/work")
     assert report.sessions == sessions.cost_report(config_dir=tmp_path).sessions
     assert not (await sessions.cost_report_from_store(store, "/elsewhere")).sessions
+
+
+async def test_a_session_that_a_store_cannot_load_is_named(tmp_path):
+    """The others are in the report all the same."""
+
+    class Damaged(InMemorySessionStore):
+        async def load(self, key):
+            if key["session_id"] == OTHER:
+                raise SessionStoreError("a line of the session store is damaged")
+            return await super().load(key)
+
+    store = Damaged()
+    for session_id in (SESSION, OTHER):
+        writer = Writer(session_id)
+        writer.respond(writer.ask(None, "one"), text("1"), usage=USAGE)
+        key = {"project_key": sessions.project_key_for_directory("/work"), "session_id": session_id}
+        await store.append(key, writer.lines)
+    report = await sessions.cost_report_from_store(store, "/work")
+    assert ([each.session_id for each in report.sessions], report.unreadable) == ([SESSION], [OTHER])
 
 
 def test_a_session_that_cannot_be_read_is_named(tmp_path):

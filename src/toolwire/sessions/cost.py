@@ -215,7 +215,7 @@ async def cost_report_from_store(
     for row in rows:
         try:
             report.add(await recorded.load_session(session_store, row.session_id, directory))
-        except (OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, one bad session must not hide the others
             report.skip(row.session_id, error)
     for session_id, inherited in report.find_forks():
         report.correct(await recorded.load_session(session_store, session_id, directory), inherited)
