@@ -1,6 +1,7 @@
 """The SQLite store: nothing lost, nothing doubled, by any number of processes; and what it finds."""
 
 import json
+import os
 import sqlite3
 import stat
 
@@ -45,6 +46,19 @@ async def test_an_entry_is_stored_once_however_often_it_is_sent(path):
     await store.append(KEY, batch)
     await store.append(KEY, [*batch, say("3", "c")])
     assert [each.get("uuid") for each in await store.load(KEY)] == ["1", "2", None, None, "3"]
+
+
+async def test_a_full_disk_is_named_and_the_store_works_on(path):
+    """SQLite then rolls back by itself: to do that again would fail, and hide the reason."""
+    store = SQLiteSessionStore(path)
+    await store.append(KEY, [say("1", "a")])
+    [pages] = store._connection.execute("PRAGMA page_count").fetchone()
+    store._connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(SessionStoreError, match="database or disk is full"):
+        await store.append(KEY, [say(f"x{number}", os.urandom(3000).hex()) for number in range(50)])
+    store._connection.execute(f"PRAGMA max_page_count = {pages + 1000}")
+    await store.append(KEY, [say("2", "b")])
+    assert [each["uuid"] for each in await store.load(KEY)] == ["1", "2"]
 
 
 async def test_only_its_owner_can_read_the_file(path):

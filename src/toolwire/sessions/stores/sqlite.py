@@ -259,7 +259,8 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
+        db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:  # after some errors, such as a full disk, SQLite has already rolled back
+            db.execute("ROLLBACK")
         raise
-    db.execute("COMMIT")
