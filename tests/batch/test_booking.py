@@ -1,4 +1,4 @@
-"""The money of a batch: reserved before a run starts, waited for while others may give some back."""
+"""The money of a batch: reserved before a run starts; runs wait while others may release some."""
 
 import asyncio
 
@@ -25,15 +25,15 @@ async def books(tmp_path):
     ledger.close()
 
 
-async def test_many_runs_may_be_out_at_once(books):
-    """Unlike paid tools, whose price nobody vouches for before the first reply."""
+async def test_many_runs_may_be_in_progress_at_once(books):
+    """Unlike paid tools, whose price is not trusted before the first reply."""
     ids = [await books.reserve(claim(key)) for key in "abc"]
     assert len(set(ids)) == 3
     assert await books.sums() == (0, 30, 0)
 
 
-async def test_a_run_waits_for_money_that_others_may_give_back(books):
-    """It is refused only when what is spent leaves no room."""
+async def test_a_run_waits_for_money_that_others_may_release(books):
+    """It is refused only when the money spent leaves no room."""
     ids = [await books.reserve(claim(key)) for key in "abc"]
     waiting = asyncio.create_task(books.reserve(claim("d")))
     await asyncio.sleep(0.05)
@@ -57,8 +57,8 @@ async def test_money_held_for_unknown_runs_is_not_waited_for(books):
         await books.reserve(claim("d"))
 
 
-async def test_who_gives_up_waiting_leaves_nothing_reserved(books):
-    """A booking that was made just then is released."""
+async def test_a_cancelled_reservation_leaves_nothing_reserved(books):
+    """Even if the booking was made at that moment."""
     ids = [await books.reserve(claim(key)) for key in "abc"]
     waiting = asyncio.create_task(books.reserve(claim("d")))
     await asyncio.sleep(0.02)
@@ -69,8 +69,8 @@ async def test_who_gives_up_waiting_leaves_nothing_reserved(books):
     assert await books.sums() == (0, 20, 0)
 
 
-async def test_every_step_can_be_made_twice(books):
-    """After a lost answer of the database nobody knows whether it was made."""
+async def test_every_step_is_idempotent(books):
+    """If the reply of the database is lost, it is unknown whether the step was made."""
     a, b, c = [await books.reserve(claim(key)) for key in "abc"]
     assert await books.reserve(claim("a")) == a
     for _ in range(2):
@@ -78,12 +78,12 @@ async def test_every_step_can_be_made_twice(books):
         await books.release(b)
         await books.mark_unknown(c, "lost")
     assert await books.sums() == (4, 0, 10)
-    await books.settle(c, 5)  # a late answer
+    await books.settle(c, 5)  # a late result
     assert await books.sums() == (9, 0, 0)
 
 
 async def test_a_run_that_cost_more_is_booked_and_stops_nothing(books):
-    """The CLI looks at its limit between turns only."""
+    """The CLI checks its limit between turns only."""
     await books.settle(await books.reserve(claim("a")), 14)
     assert books.ledger.stops() == []
     await books.reserve(claim("b"))
@@ -108,7 +108,7 @@ async def test_an_ended_attempt_is_never_booked_again(books):
     await books.reserve(claim("a", 2))
 
 
-async def test_what_a_dead_worker_booked_and_never_started_is_released(books):
+async def test_the_booking_of_a_run_that_never_started_is_released(books):
     """It is found by the key of the attempt."""
     await books.reserve(claim("a"))
     await books.release_unstarted("a", 2)
@@ -117,7 +117,7 @@ async def test_what_a_dead_worker_booked_and_never_started_is_released(books):
     assert await books.sums() == (0, 0, 0)
 
 
-async def test_a_person_says_what_an_unknown_attempt_cost(books):
+async def test_a_person_sets_the_cost_of_an_unknown_attempt(books):
     """Nothing, an amount, or all that was reserved."""
     a, b, c = [await books.reserve(claim(key)) for key in "abc"]
     for each in (a, b, c):

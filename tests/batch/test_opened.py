@@ -1,4 +1,4 @@
-"""A batch from end to end, over a scripted CLI: results, money, failures, and what a person decides."""
+"""A batch from end to end, with a scripted CLI: results, money, failures, and decisions of the user."""
 
 import asyncio
 import json
@@ -93,7 +93,7 @@ async def test_results_are_typed_and_paid(tmp_path):
     assert not list((tmp_path / "b" / "outbox").iterdir())
 
 
-async def test_the_same_name_goes_on_where_it_was(tmp_path):
+async def test_the_same_name_continues_the_batch(tmp_path):
     """Known keys are skipped, results of an earlier start come first, and nothing is run twice."""
     model = Model()
     async with opened(make(model), tmp_path / "b") as batch:
@@ -131,7 +131,7 @@ async def test_a_batch_that_cannot_be_opened_leaves_no_worker(tmp_path):
         ({"": Repo("x")}, "key of a run"),
     ],
 )
-async def test_what_cannot_be_added_is_refused(tmp_path, given, says):
+async def test_invalid_items_are_refused(tmp_path, given, says):
     """Nothing is added then."""
     async with opened(make(Model()), tmp_path / "b", work=False) as batch:
         with pytest.raises(BatchError, match=says):
@@ -139,8 +139,8 @@ async def test_what_cannot_be_added_is_refused(tmp_path, given, says):
         assert (await batch.refresh()).total == 0
 
 
-async def test_failures_that_may_be_repeated_are(tmp_path):
-    """What cost nothing, or passes, is asked again, up to `attempts`."""
+async def test_retryable_failures_are_retried(tmp_path):
+    """A failure that cost nothing, or is temporary, is retried up to `attempts`."""
     model = Model(over=[fail(400), answer({"name": "over"})], never=fail(529, retry=False))
     async with opened(make(model, attempts=2), tmp_path / "b") as batch:
         await batch.add(repos("over", "never"))
@@ -267,7 +267,7 @@ async def test_a_start_that_raises_fails_its_own_run_only(tmp_path):
 
 
 async def test_a_run_that_takes_too_long_is_stopped_and_its_cost_is_known(tmp_path):
-    """The CLI is interrupted, and tells what was spent so far."""
+    """The CLI is interrupted, and reports its cost so far."""
     async with opened(make(Model(slow=hang()), timeout=0.3), tmp_path / "b") as batch:
         await batch.add(repos("slow", "a"))
         found = await collect(batch)
@@ -285,7 +285,7 @@ async def test_a_run_that_is_silent_for_too_long_is_stopped(tmp_path):
 
 
 async def test_a_cli_that_ends_without_a_result_is_unknown(tmp_path):
-    """Nobody knows what it cost, so its money is held until a person says."""
+    """Its cost is unknown, so its money is held until a person sets the cost."""
     async with opened(make(Model(gone=exit_early(3)), budget="0.02"), tmp_path / "b") as batch:
         await batch.add(repos("gone"))
         found = await collect(batch)
@@ -303,8 +303,8 @@ async def test_a_cli_that_ends_without_a_result_is_unknown(tmp_path):
             await batch.reconcile("gone", "1")
 
 
-async def test_a_cli_that_is_lost_is_tried_again_if_that_is_wanted(tmp_path):
-    """But not for ever: what ends every CLI is held in the end, and all its money with it."""
+async def test_a_lost_cli_is_retried_with_on_lost_again(tmp_path):
+    """But not forever: a run that kills every CLI is held in the end, with all its money."""
     model = Model(gone=[exit_early(3), answer({"name": "gone"})], always=exit_early(3))
     async with opened(make(model, on_lost="again"), tmp_path / "b") as batch:
         await batch.add(repos("gone", "always"))
@@ -315,7 +315,7 @@ async def test_a_cli_that_is_lost_is_tried_again_if_that_is_wanted(tmp_path):
         assert len(await batch.unknown()) == 4
 
 
-async def test_a_budget_refuses_what_has_no_room(tmp_path):
+async def test_a_budget_refuses_runs_without_room(tmp_path):
     """Runs wait for money that is only reserved, so as many run as the real costs allow."""
     model = Model()
     async with opened(make(model, budget="0.001", per_run="0.0003"), tmp_path / "b") as batch:
@@ -332,7 +332,7 @@ async def test_a_budget_refuses_what_has_no_room(tmp_path):
 
 
 async def test_cancelled_runs_stop_and_can_be_retried(tmp_path):
-    """What waits never starts, what runs tells its cost."""
+    """Waiting runs never start, running ones report their cost."""
     model = Model(**{f"k{number}": hang() for number in range(4)})
     async with opened(make(model, concurrency=2), tmp_path / "b") as batch:
         await batch.add(repos("k0", "k1", "k2", "k3"))
@@ -348,7 +348,7 @@ async def test_cancelled_runs_stop_and_can_be_retried(tmp_path):
 
 
 async def test_leaving_the_block_waits_for_the_runs(tmp_path):
-    """Those that run come to their end; those that wait stay for the next start."""
+    """Running ones are finished; waiting ones stay for the next start."""
     model = Model(**{f"k{number}": turn(answer({"name": "x"}), delay=0.5) for number in range(4)})
     async with opened(make(model, concurrency=2), tmp_path / "b") as batch:
         await batch.add(repos("k0", "k1", "k2", "k3"))
@@ -378,8 +378,8 @@ async def test_an_error_in_the_block_stops_the_runs(tmp_path):
         assert batch.progress.reserved == 0
 
 
-async def test_who_is_cancelled_while_runs_come_to_their_end_stops_them(tmp_path):
-    """As often as it happens: what they cost is booked, and nothing is left behind."""
+async def test_a_cancellation_while_waiting_for_runs_stops_them(tmp_path):
+    """However often it happens: their cost is booked, and nothing is left behind."""
     model = Model(a=hang())
     leaving = asyncio.Event()
 
@@ -404,7 +404,7 @@ async def test_who_is_cancelled_while_runs_come_to_their_end_stops_them(tmp_path
 
 
 async def make_lost(tmp_path, batch, *, start=True, answered=False):
-    """Leave behind what a worker leaves that was killed: a run, its booking, perhaps its answer in the outbox."""
+    """Leave behind what a killed worker leaves: a run, its booking, perhaps its result in the outbox."""
     async with opened(batch, tmp_path / "b", work=False) as one:
         await one.add(repos("a"))
     records = Records(make_engine(f"sqlite:///{tmp_path / 'b' / 'runs.db'}"))
@@ -437,7 +437,7 @@ async def make_lost(tmp_path, batch, *, start=True, answered=False):
     [("hold", "unknown", 0, 1), ("again", "done", 1, 2), ("resume", "done", 1, 2)],
 )
 async def test_what_a_lost_worker_had_is_decided_by_on_lost(tmp_path, on_lost, state, asked, attempts):
-    """Held, or begun again; the money of the lost attempt is unknown either way."""
+    """Held, or started again; the money of the lost attempt is unknown either way."""
     model = Model()
     batch = make(model, on_lost=on_lost)
     await make_lost(tmp_path, batch)
@@ -448,7 +448,7 @@ async def test_what_a_lost_worker_had_is_decided_by_on_lost(tmp_path, on_lost, s
         assert (await one.unknown())[0]["attempt"] == 1
 
 
-async def test_a_run_that_was_not_started_is_begun_whatever_on_lost_says(tmp_path):
+async def test_a_run_that_was_not_started_is_started_whatever_on_lost_says(tmp_path):
     """Its CLI never ran, so its money is released."""
     model = Model()
     batch = make(model)
@@ -458,8 +458,8 @@ async def test_a_run_that_was_not_started_is_begun_whatever_on_lost_says(tmp_pat
         assert (found["a"].state, one.progress.reserved, one.progress.spent) == ("done", 0, COST)
 
 
-async def test_an_answer_in_the_outbox_is_booked(tmp_path):
-    """It was paid for: the run is done, with its output and cost, and is not begun again."""
+async def test_a_result_in_the_outbox_is_booked(tmp_path):
+    """It was paid for: the run is done, with its output and cost, and is not started again."""
     model = Model()
     batch = make(model, on_lost="again")
     await make_lost(tmp_path, batch, answered=True)
@@ -471,15 +471,15 @@ async def test_an_answer_in_the_outbox_is_booked(tmp_path):
 
 
 @pytest.mark.parametrize("said", ["0.005", "0"])
-async def test_an_answer_that_comes_after_a_person_decided_is_kept(tmp_path, said):
-    """Its cost cannot be booked any more: what the person said stays, and the run is what the person made it."""
+async def test_a_result_after_a_person_decided_changes_nothing(tmp_path, said):
+    """Its cost cannot be booked any more: the cost and state that the person set stay."""
     batch = make(Model())
     await make_lost(tmp_path, batch, answered=True)
     (file,) = (tmp_path / "b" / "outbox").iterdir()
-    away = file.rename(tmp_path / "away")  # on the disk of a machine that is off
+    elsewhere = file.rename(tmp_path / "elsewhere")  # on the disk of a machine that is off
     async with opened(batch, tmp_path / "b") as one:
         await one.reconcile("a", said)
-    away.rename(file)
+    elsewhere.rename(file)
     async with asyncio.timeout(30), opened(batch, tmp_path / "b") as one:
         found = await collect(one)
         assert (found["a"].state, found["a"].cost) == ("failed", Decimal(said))

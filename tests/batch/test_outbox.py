@@ -1,12 +1,12 @@
-"""An answer is a complete file on this machine before anything else happens with it."""
+"""A result is a complete file on this machine before anything else is done with it."""
 
 import stat
 
 from toolwire.batch.outbox import Outbox
 
 
-def test_an_answer_is_found_until_it_is_removed(tmp_path):
-    """Each attempt has one, and a later answer of it takes the place of the earlier."""
+def test_a_result_is_found_until_it_is_removed(tmp_path):
+    """Each attempt has one, and a later result replaces the earlier one."""
     outbox = Outbox(tmp_path / "outbox")
     first = outbox.write("a/../b", 1, {"n": 1})
     assert outbox.write("a/../b", 1, {"n": 2}) == first
@@ -19,7 +19,7 @@ def test_an_answer_is_found_until_it_is_removed(tmp_path):
 
 
 def test_only_its_owner_can_read_it(tmp_path):
-    """An answer may hold secrets."""
+    """A result may contain secrets."""
     outbox = Outbox(tmp_path / "outbox")
     path = outbox.write("k", 1, {})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -27,7 +27,7 @@ def test_only_its_owner_can_read_it(tmp_path):
 
 
 def test_a_broken_file_is_left_for_a_person(tmp_path, caplog):
-    """It is logged, and the others are found all the same; a part of a file is none."""
+    """It is logged, and the others are still found; incomplete files are ignored."""
     outbox = Outbox(tmp_path)
     (tmp_path / "x-1.json").write_bytes(b'{"half')
     (tmp_path / "y-1.123.part").write_bytes(b"{}")

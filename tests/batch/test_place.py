@@ -1,4 +1,4 @@
-"""From `at` to the databases of a batch, and how many CLIs a machine can carry."""
+"""From `at` to the databases of a batch, and how many CLIs fit on a machine."""
 
 import uuid
 from pathlib import Path
@@ -16,7 +16,7 @@ MOUNTS = """\
 """
 
 
-def test_nothing_given_is_a_folder_of_the_users(state_folder):
+def test_the_default_is_in_the_users_state_folder(state_folder):
     """Each batch has its own, with its outbox."""
     place = find_place(None, "review")
     assert place.folder == state_folder / "review"
@@ -40,7 +40,7 @@ def test_other_addresses_are_refused(at):
         find_place(at, "b")
 
 
-def test_a_file_is_no_folder(tmp_path):
+def test_a_file_is_refused(tmp_path):
     """It would be overwritten or fail later."""
     (tmp_path / "x").write_text("")
     with pytest.raises(BatchError, match="is a file: a batch needs a folder"):
@@ -57,7 +57,7 @@ def test_a_file_is_no_folder(tmp_path):
         ("/database", None),
     ],
 )
-def test_a_network_disk_is_told_by_its_mount(tmp_path, folder, kind):
+def test_a_network_disk_is_detected_by_its_mount(tmp_path, folder, kind):
     """The innermost mount counts; names with spaces are escaped in the kernel's list."""
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
@@ -65,7 +65,7 @@ def test_a_network_disk_is_told_by_its_mount(tmp_path, folder, kind):
 
 
 def test_where_mounts_cannot_be_read_nothing_is_refused(tmp_path):
-    """Not every system tells."""
+    """Only Linux lists them there."""
     assert find_network_disk(tmp_path, tmp_path / "none") is None
 
 

@@ -1,4 +1,4 @@
-"""The records of a batch: of two that want the same run one gets it, and every change can be made twice."""
+"""The records of a batch: only one process gets a run, and every change is idempotent."""
 
 import threading
 import time
@@ -62,7 +62,7 @@ def test_tables_of_a_newer_version_are_refused(records):
 
 @pytest.mark.parametrize("again", [False, True])
 def test_an_error_in_any_words_is_kept(records, again):
-    """An API may answer with characters that no database takes: the run still ends, with its cost."""
+    """An API may respond with characters that no database can store: the run still ends, with its cost."""
     first = claim(records)
     records.start(first, "booking", 5, "s", "machine")
     words = "API Error: \0 and \ud800"
@@ -75,14 +75,14 @@ def test_an_error_in_any_words_is_kept(records, again):
 
 
 def test_known_keys_are_skipped(records):
-    """Whatever became of them; the new ones keep their order."""
+    """Whatever their state; the new ones keep their order."""
     assert records.add([("z", "3"), ("x", "4"), ("w", "5")]) == ["z", "w"]
     assert [row.key for _, row in records.in_state("waiting")] == ["x", "y", "z", "w"]
     assert claim(records).item == '"1"'
 
 
 def test_one_worker_gets_a_run(records):
-    """The second gets nothing; the first may ask again if it lost the answer, until it has booked."""
+    """The second gets nothing; the first may claim again if the reply was lost, until it has booked."""
     records.add_worker("v", "e2", "process", "machine")
     first = claim(records)
     assert (first.attempt, first.session, first.resumes) == (1, "", False)
@@ -94,9 +94,9 @@ def test_one_worker_gets_a_run(records):
 
 
 def test_a_worker_without_a_lease_gets_nothing(records):
-    """Neither a run, nor leave to start one that it has."""
+    """It can neither claim a run nor start one that it has claimed."""
     held = claim(records)
-    assert records.revoke_lease("w", 7) is False  # it has shown something else since
+    assert records.revoke_lease("w", 7) is False  # it has sent another heartbeat since
     assert records.revoke_lease("w", 0) is True
     assert records.heartbeat("w") is False
     assert claim(records, "y") is None
@@ -104,7 +104,7 @@ def test_a_worker_without_a_lease_gets_nothing(records):
 
 
 def test_results_come_in_the_order_in_which_they_ended(records):
-    """Page by page, each once; a run that waits again comes again."""
+    """Page by page, each once."""
     for key in ("y", "x"):
         held = claim(records, key)
         assert records.finish(key, held.attempt, "w", Outcome("done", 7, '{"text": "t"}')) is True
@@ -116,7 +116,7 @@ def test_results_come_in_the_order_in_which_they_ended(records):
 
 
 def test_the_cost_of_all_attempts_counts_once_each(records):
-    """However often it is told."""
+    """However often it is recorded."""
     held = claim(records)
     assert records.put_back(held, cost=5, error="e", resumes=False, lost=False) == 2
     assert records.put_back(held, cost=5, error="e", resumes=False, lost=False) is None
@@ -128,7 +128,7 @@ def test_the_cost_of_all_attempts_counts_once_each(records):
     assert records.get("x").cost == 11
 
 
-def test_a_late_answer_counts_unless_the_run_began_anew(records):
+def test_a_late_result_counts_unless_a_new_attempt_began(records):
     """Unknown becomes done; one that waits again is done too; one that runs again only gets the cost."""
     held = claim(records)
     records.start(held, "booking", 5, "s", "machine")
@@ -155,8 +155,8 @@ def test_a_late_answer_counts_unless_the_run_began_anew(records):
     assert records.get("y").cost == 11
 
 
-def test_a_held_run_whose_worker_says_late_what_it_cost_has_failed(records):
-    """Its worker would let it wait again, but others hold it as unknown: nothing is left for a person to decide."""
+def test_a_held_run_whose_cost_arrives_late_has_failed(records):
+    """Its worker would retry it, but others hold it as unknown: nothing is left for a person to decide."""
     held = claim(records)
     records.start(held, "booking", 5, "s", "machine")
     records.mark_lost(records.get("x"), hold=True, resumes=False, error="lost")
@@ -177,7 +177,7 @@ def test_a_waiting_run_that_was_lost_takes_its_late_result(records):
 
 
 def test_nothing_begins_in_a_cancelled_batch(records):
-    """What waits is cancelled, what was claimed may not start, and `clear_cancelled` lets it go on."""
+    """Waiting runs are cancelled, claimed ones may not start, and `clear_cancelled` lets runs start again."""
     held = claim(records)
     assert records.cancel() == [("y", 1)]
     assert records.is_cancelled()
@@ -204,7 +204,7 @@ def test_a_delivery_is_replaced_once(records):
     assert records.redeliver("x", 1) is None
 
 
-def test_a_database_that_stays_away_is_an_error(tmp_path):
+def test_a_database_that_stays_unreachable_is_an_error(tmp_path):
     """After its time, and with its reason."""
     away = Records(make_engine("postgresql://nobody@127.0.0.1:1/none"), patience=0.1)
     with pytest.raises(BatchError, match=r"cannot be used, after \d+ seconds of retries: .*127.0.0.1"):
@@ -270,10 +270,10 @@ def test_revoking_a_lease_waits_for_a_run_that_is_just_starting(postgres_url):
                     assert time.monotonic() < until
                     looking.rollback()
 
-        other.exec_driver_sql("SELECT 1 FROM toolwire_runs FOR UPDATE")  # so that the start comes to a halt
+        other.exec_driver_sql("SELECT 1 FROM toolwire_runs FOR UPDATE")  # so that the start has to wait
         started = threads.submit(records.start, held, "booking", 5, "s", "machine")
         wait_for_blocked(1)
-        records.heartbeat("w")  # which a run that begins does not hold up
+        records.heartbeat("w")  # which a starting run does not block
         revoked = threads.submit(records.revoke_lease, "w", 1)
         wait_for_blocked(2)
         other.rollback()

@@ -1,7 +1,7 @@
 """A user's program with a batch, for processes that are killed: `program.py driver` and `program.py worker`.
 
 Its CLI is scripted and in the same process. Every request to the model is written to the journal, in a process that
-nobody kills, before the model answers: whoever is asked twice is paid twice.
+is never killed, before the model responds: a run that is requested twice is paid twice.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from toolwire.testing import ScriptedCLI, answer, call, turn  # noqa: E402
 
 
 class Verdict(BaseModel):
-    """What a run answers."""
+    """The output of a run."""
 
     key: str
 
@@ -44,7 +44,7 @@ JOURNAL = JournalLine(SETTINGS["journal"])
 
 
 def ask(request):
-    """Play the model: it is paid as soon as it is asked."""
+    """Play the model: it is paid as soon as it gets a request."""
     key = re.search(r"task (\S+)", request.prompt)[1]
     done = len(request.tool_results) and int(request.tool_results[-1].text)
     if not done:
@@ -60,7 +60,7 @@ desk = ToolServer("desk")
 @desk.tool
 async def look(step: int) -> str:
     """Take ten minutes for one of the steps of a long run."""
-    until = time.monotonic() + 600  # first of all: who reads the journal may move the clock
+    until = time.monotonic() + 600  # first of all: the reader of the journal may move the clock
     JOURNAL.write(event="step", step=step)
     while time.monotonic() < until:
         await asyncio.sleep(0.05)

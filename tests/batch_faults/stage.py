@@ -1,4 +1,4 @@
-"""The stage of the fault tests: a journal that nobody kills, processes to kill, and what must be true after."""
+"""The stage of the fault tests: a journal that is never killed, processes to kill, and what must hold after."""
 
 import json
 import os
@@ -23,7 +23,7 @@ NAME = "faults"
 
 
 class Stage:
-    """Starts the processes of a batch, and looks at what they have left."""
+    """Starts the processes of a batch, and checks what they leave behind."""
 
     def __init__(self, at, folder, **settings):
         self.at = str(at)
@@ -79,7 +79,7 @@ class Stage:
         return process
 
     def start_all(self, workers=3, **settings):
-        """Start a driver, and workers with these settings; it has made the tables when the first one comes."""
+        """Start a driver, and workers with these settings once the driver has created the tables."""
         driver = self.start("driver")
         self.wait(lambda: self.journal.of("driver"))
         return driver, [self.start("worker", **settings) for _ in range(workers)]
@@ -93,7 +93,7 @@ class Stage:
             time.sleep(0.01)
 
     def pause(self, process):
-        """Stop a process where it holds no lock of SQLite: nobody could write, so nobody could give it up."""
+        """Suspend a process while it holds no SQLite lock, which others need to declare it lost."""
 
         def stopped():
             process.send_signal(signal.SIGSTOP)
@@ -107,7 +107,7 @@ class Stage:
 
     @contextmanager
     def locked(self):
-        """Hold the lock that every worker needs to show that it lives."""
+        """Hold the lock that every worker needs for its heartbeats."""
         engine = make_engine(self.place.records)
         with closing(engine.connect()) as db, db.begin():  # which in SQLite is the lock
             if engine.dialect.name == "postgresql":
@@ -120,7 +120,7 @@ class Stage:
         self.wait(lambda: len(self.journal.of("over")) >= times, seconds)
 
     def stop_workers(self):
-        """End what still works, as an operator would."""
+        """End the running processes, as an operator would."""
         running = [each for each in self.processes if each.poll() is None]
         for process in running:
             process.send_signal(signal.SIGTERM)
@@ -135,7 +135,7 @@ class Stage:
         asked = self.journal.asked()
         return f"asked {len(asked)}, {self.records.counts()}\n" + "\n".join(logs)
 
-    # --- what is in the databases ---
+    # --- the databases ---
 
     @property
     def place(self):
@@ -152,14 +152,14 @@ class Stage:
         return open_ledger(self.place.ledger)
 
     def report(self, figures):
-        """Append what was seen to the file that `BATCH_FIGURES` names, if it does."""
+        """Append the figures to the file that `BATCH_FIGURES` names, if it is set."""
         test = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[2].partition(" ")[0]
         if os.environ.get("BATCH_FIGURES"):
             with Path(os.environ["BATCH_FIGURES"]).open("a") as file:
                 file.write(json.dumps({"test": test, **figures}) + "\n")
 
     def check(self, *, hold=True, states=("done", "unknown")):
-        """Check what must hold after every fault. Returns the figures."""
+        """Check what must hold after every fault. Return the figures."""
         runs, after = [], 0
         while page := self.records.ended_after(after):
             runs += page
@@ -201,7 +201,7 @@ def _is_stopped(pid):
 
 
 def _can_write(file):
-    """True if others let go of a database of SQLite within 2 s."""
+    """True if a SQLite database can be locked for writing within 2 s."""
     with closing(sqlite3.connect(file, timeout=2)) as database:
         try:
             database.execute("BEGIN IMMEDIATE")

@@ -30,7 +30,7 @@ def test_one_worker_is_killed(at, tmp_path, dice):
 
 
 def test_the_driver_is_killed_while_it_adds(at, tmp_path, dice):
-    """Started again, it adds what is missing, begins nothing anew, and shows the finished results first."""
+    """Started again, it adds what is missing, starts no run again, and shows the finished results first."""
     with Stage(at, tmp_path, tasks=120, pause=0.05) as stage:
         driver, _ = stage.start_all(2)
         time.sleep(dice.uniform(0.0, 1.0))
@@ -50,7 +50,7 @@ def test_the_driver_is_killed_while_it_adds(at, tmp_path, dice):
 
 
 def test_all_processes_are_killed(at, tmp_path, dice):
-    """Driver and workers die at once and are started anew: none lost, none paid twice."""
+    """Driver and workers die at the same time and are started again: none lost, none paid twice."""
     with Stage(at, tmp_path, tasks=150) as stage:
         stage.start_all()
         kill_at = dice.randrange(5, 140)
@@ -64,14 +64,14 @@ def test_all_processes_are_killed(at, tmp_path, dice):
 
 
 def test_a_worker_is_paused_past_its_lease(at, tmp_path, dice):
-    """Its late answers are booked once or refused; none is paid twice.
+    """Its late results are booked once or refused; none is paid twice.
 
-    Runs that it ends because it was given up have failed, with a cost that is known.
+    Runs that it stops because it was declared lost have failed, with a known cost.
     """
     with Stage(at, tmp_path, tasks=150, stale=5.0) as stage:
         driver, workers = stage.start_all()
         pause_at = dice.randrange(5, 100)
-        # One that has not joined yet has no lease to lose.
+        # A worker that has not started yet has no lease to lose.
         stage.wait(lambda: paid(stage) >= pause_at and stage.records.counts()["workers"] == len(workers))
         paused = dice.choice(workers)
         stage.pause(paused)
@@ -79,13 +79,13 @@ def test_a_worker_is_paused_past_its_lease(at, tmp_path, dice):
         paused.send_signal(signal.SIGCONT)
         stage.wait_over()
         assert driver.wait(90) == 0
-        assert paused.wait(90) != 0  # it was given up, and says so
+        assert paused.wait(90) != 0  # it was declared lost, and says so
         stage.stop_workers()
         stage.report(stage.check(states=("done", "unknown", "failed")))
 
 
 def test_a_lock_that_is_held_past_the_leases(at, tmp_path, dice):
-    """Nobody can show that it lives, so nobody is given up; when the lock is gone, all of them go on."""
+    """No worker can send a heartbeat, so none is declared lost; when the lock is released, all of them continue."""
     with Stage(at, tmp_path, tasks=150, stale=5.0) as stage:
         driver, workers = stage.start_all()
         hold_at = dice.randrange(5, 100)
@@ -103,7 +103,7 @@ def test_a_lock_that_is_held_past_the_leases(at, tmp_path, dice):
 
 
 def test_a_budget_for_a_third_is_never_overrun(at, tmp_path, dice):
-    """24 at once, a kill in between: booked and reserved money, looked at every 10 ms, is never above it."""
+    """24 at once, a kill in between: booked and reserved money, checked every 10 ms, never exceeds the budget."""
     budget, cost = 100 * 140 * 2, 140  # micro-dollars; a run may cost twice what it does
     with Stage(at, tmp_path, tasks=300, budget=str(budget / 1e6), per_run="0.00028", delay=0.1) as stage:
         driver, workers = stage.start_all()
@@ -130,12 +130,12 @@ def test_a_budget_for_a_third_is_never_overrun(at, tmp_path, dice):
         assert max(seen) <= budget
         figures = stage.check(states=("done", "unknown", "refused"))
         spent = figures["settled"] + 2 * cost * figures["runs"].get("unknown", 0)
-        assert budget - spent < 2 * cost  # nothing was refused that had room
+        assert budget - spent < 2 * cost  # no run was refused for which there was money
         stage.report(figures | {"most": max(seen), "budget": budget, "looks": len(seen)})
 
 
 def test_cancelled_runs_are_gone_at_once(at, tmp_path, dice):
-    """No CLI starts after the call has returned, those that run are gone within 3 s, and their money is settled."""
+    """No CLI starts after the call has returned, running ones end within 3 s, and their money is settled."""
     with Stage(at, tmp_path, tasks=150, delay=20.0, concurrency=4) as stage:
         driver, _ = stage.start_all()
         stage.wait(lambda: paid(stage) >= dice.choice([4, 8, 12]))
@@ -156,7 +156,7 @@ def test_cancelled_runs_are_gone_at_once(at, tmp_path, dice):
 
 
 def test_the_database_is_killed(postgres_server, tmp_path, dice, monkeypatch):
-    """Postgres is away for 5 s: the workers wait and go on, nothing is lost and nothing booked twice."""
+    """Postgres is down for 5 s: the workers wait and continue, nothing is lost and nothing booked twice."""
     monkeypatch.setenv("TOOLWIRE_BATCHES", str(tmp_path / "state"))
     with Stage(postgres_server.create_database(), tmp_path, tasks=150, stale=20.0) as stage:
         driver, _ = stage.start_all()
@@ -174,9 +174,9 @@ def test_the_database_is_killed(postgres_server, tmp_path, dice, monkeypatch):
 
 
 def test_a_run_of_two_hours_is_not_begun_again(at, tmp_path):
-    """It outlives its lease many times, by the clocks of both workers, while each looks if the other is lost.
+    """It takes many times longer than a lease, by the clocks of both workers, while each checks the other.
 
-    It says something every ten minutes, which is more often than a run must.
+    It sends a message every ten minutes, which is more often than a run must.
     """
     clock = MovedClock(tmp_path / "clock")
     settings = {"tasks": 4, "long_steps": 12, "on_lost": "again", "concurrency": 2, "delay": 0.0}
@@ -209,7 +209,7 @@ def test_a_run_of_two_hours_is_not_begun_again(at, tmp_path):
 
 
 def test_a_new_version_of_the_file_takes_what_waits(at, tmp_path, dice):
-    """Runs that wait under an old version of the user's file are run by the new one; what does not fit says why."""
+    """Runs added with an old version of the user's file are run by the new one, or fail with the reason."""
     with Stage(at, tmp_path, tasks=30) as stage:
         driver = stage.start("driver")
         stage.wait(lambda: stage.journal.of("added"))
@@ -226,7 +226,7 @@ def test_a_new_version_of_the_file_takes_what_waits(at, tmp_path, dice):
 
 @pytest.mark.parametrize("on_lost", ["resume", "again"])
 def test_lost_runs_are_run_again_if_that_is_wanted(at, tmp_path, dice, on_lost):
-    """Every run is done in the end, and only those that the killed worker had were asked again."""
+    """Every run is done in the end, and only those of the killed worker were requested again."""
     with Stage(at, tmp_path, tasks=100, on_lost=on_lost) as stage:
         driver, workers = stage.start_all()
         kill_at = dice.randrange(5, 90)

@@ -117,7 +117,7 @@ class _Page:
             case Text(kind="prompt", text=text):
                 yield _render_plain(text)
             case Text(kind=kind, text=text):
-                label = "Thinking" if kind == "thinking" else "Summary of what was before"
+                label = "Thinking" if kind == "thinking" else "Summary of the earlier conversation"
                 yield f'<details class="{kind}">\n<summary>{label}</summary>\n<div class="body">'
                 yield _render_plain(text)
                 yield "</div>\n</details>\n"

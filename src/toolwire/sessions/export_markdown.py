@@ -62,7 +62,7 @@ def _render_part(part: recorded.Part, speaker: str, level: int) -> Iterator[str]
             yield _fence(text)
         case Text(kind=kind, text=text):
             shown, more = cut(text)
-            label = {"thinking": "*Thinking*\n\n", "summary": "*Summary of what was before*\n\n"}.get(
+            label = {"thinking": "*Thinking*\n\n", "summary": "*Summary of the earlier conversation*\n\n"}.get(
                 kind, ""
             )
             yield f"\n{_quote(label + _tame(shown))}\n{_note(more)}"
