@@ -100,8 +100,8 @@ LINE.ask(None, "x")
         (write_bytes(lambda _: b""), "empty", "is empty"),
         (write_bytes(lambda raw: raw[raw.index(b"\n") + 1 :]), "gap", "1 entries have a missing parent"),
         (write_bytes(lambda raw: raw + raw.splitlines(keepends=True)[0]), "duplicate_uuid", "1 entries"),
-        (change(0, parentUuid=str(uuid.UUID(int=3))), "cycle", "circle"),
-        (change(0, parentUuid=str(uuid.UUID(int=1))), "cycle", "circle"),
+        (change(0, parentUuid=str(uuid.UUID(int=3))), "cycle", "cycle"),
+        (change(0, parentUuid=str(uuid.UUID(int=1))), "cycle", "cycle"),
         (add_file(f"projects/-other/{SESSION}.jsonl", LINE.encode()), "duplicate_session", "also in"),
         (
             add_file(f"projects/-work/{OTHER}/subagents/agent-a1.jsonl", LINE.encode()),

@@ -176,7 +176,7 @@ def test_what_cannot_be_exported_is_not_deleted(config, tmp_path):
         ({"older_than": 30}, TypeError, "timedelta"),
         ({"keep": -1}, ValueError, "keep must not be negative, got -1"),
         ({"max_bytes": -1}, ValueError, "max_bytes must not be negative"),
-        ({"keep": 1, "keep_tags": "abc"}, TypeError, "several tags"),
+        ({"keep": 1, "keep_tags": "abc"}, TypeError, "collection of tags"),
     ],
 )
 def test_bad_limits_are_refused(config, limits, error, text):

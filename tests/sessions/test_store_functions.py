@@ -207,7 +207,7 @@ async def test_an_import_adds_what_the_store_lacks(tmp_path, caplog):
         "agent_metadata",
         "user",
     ]
-    assert "1 lines cannot be read" in caplog.text
+    assert "skipped 1 lines that cannot be read" in caplog.text
     with pytest.raises(FileNotFoundError, match="not found"):
         await ours.import_session_to_store(OTHER, store, config_dir=tmp_path)
 

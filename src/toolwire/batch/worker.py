@@ -288,9 +288,8 @@ class Worker:
             if not reserve.done():
                 reserve.cancel()
                 await asyncio.wait({reserve})
-                await self._books.release_unstarted(
-                    claim.key, claim.attempt
-                )  # it may have been booked anyway
+                # It may have been booked anyway.
+                await self._books.release_unstarted(claim.key, claim.attempt)
 
     async def _execute(
         self, claim: Claim, run: Run, booking: str, stop: Stop, options: Any, *, resumes: bool, warm: bool
@@ -461,11 +460,11 @@ class Worker:
         ):
             pages = None if pages is None else pages - 1
             after = rows[-1][0]
-            at = {Delivery(row.key, row.delivery): row for _, row in rows}
-            found = await self._queue.locate(list(at))
+            deliveries = [Delivery(row.key, row.delivery) for _, row in rows]
+            found = await self._queue.locate(deliveries)
             living = {row["executor"] for row in await in_thread(self._records.workers) if not row["gone"]}
             new: list[Delivery] = []
-            for delivery in at:
+            for delivery in deliveries:
                 where = found.get(delivery)
                 if where is None or (where and where not in living):
                     number = await in_thread(self._records.redeliver, delivery.key, delivery.number)

@@ -62,9 +62,10 @@ def _render_part(part: recorded.Part, speaker: str, level: int) -> Iterator[str]
             yield _fence(text)
         case Text(kind=kind, text=text):
             shown, more = cut(text)
-            label = {"thinking": "*Thinking*\n\n", "summary": "*Summary of the earlier conversation*\n\n"}.get(
-                kind, ""
-            )
+            label = {
+                "thinking": "*Thinking*\n\n",
+                "summary": "*Summary of the earlier conversation*\n\n",
+            }.get(kind, "")
             yield f"\n{_quote(label + _tame(shown))}\n{_note(more)}"
         case Picture():
             yield f"\n*({describe_picture(part)})*\n"

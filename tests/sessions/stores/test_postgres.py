@@ -162,7 +162,7 @@ async def test_a_lock_of_another_is_waited_for_no_longer_than_the_limit(store, p
     with psycopg.connect(postgres_url) as db:
         db.execute("SELECT * FROM toolwire_transcripts FOR UPDATE")
         with (
-            pytest.raises(SessionStoreError, match=r"did not answer|statement timeout"),
+            pytest.raises(SessionStoreError, match=r"did not respond|statement timeout"),
             anyio.fail_after(20),
         ):
             await store.append(KEY, [say("2", "b")])
