@@ -33,8 +33,8 @@ def new_worker_id() -> str:
 class Lease:
     """The lease of one worker. Without `worker`, it only watches the leases of the others.
 
-    `heartbeat_records` have their own database connection, so that heartbeats never wait for other work. `clock`
-    must keep running while this process is suspended and must never jump, as `time.monotonic` does.
+    `heartbeat_records` have their own database connection, so that heartbeats do not wait for other work of this
+    process. `clock` must keep running while this process is suspended and must never jump, like `time.monotonic`.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Lease:
     ) -> None:
         if not 0 < beat < stale:
             raise BatchError(
-                f"beat must be above 0 and less than stale, or every worker would count as lost:"
+                "beat must be above 0 and less than stale, or every worker would count as lost:"
                 f" got beat={beat:g}, stale={stale:g}"
             )
         self._records = records
