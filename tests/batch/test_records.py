@@ -217,7 +217,7 @@ def test_a_full_disk_is_retried(tmp_path):
     engine = make_engine(f"sqlite:///{tmp_path / 'runs.db'}")
     Records(engine).prepare()
     engine.dispose()
-    pages = 0
+    pages = 1
 
     @event.listens_for(engine, "connect")
     def fill(connection, _record):

@@ -6,6 +6,7 @@ is never killed, before the model responds: a run that is requested twice is pai
 
 import asyncio
 import contextlib
+import faulthandler
 import json
 import logging
 import os
@@ -126,7 +127,19 @@ async def cancel():
         JOURNAL.write(event="cancelled", seconds=time.monotonic() - since)
 
 
+def show_tasks():
+    """Write to the log where this process is, for a test that waits for it in vain."""
+    for task in asyncio.all_tasks():
+        task.print_stack(file=sys.stderr)
+    faulthandler.dump_traceback(all_threads=True)
+
+
+async def main():
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, show_tasks)
+    await {"driver": drive, "worker": work, "canceller": cancel}[sys.argv[1]]()
+
+
 if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run({"driver": drive, "worker": work, "canceller": cancel}[sys.argv[1]]())
+        asyncio.run(main())

@@ -128,12 +128,20 @@ class Stage:
             process.wait(90)
 
     def describe(self):
+        """Return what is known of a test that waits in vain: the records, and where each process is."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGUSR1)
+        time.sleep(2)
         logs = [
-            f"{path.name}: {path.read_text(errors='replace')[-1500:]}"
+            f"{path.name}: {path.read_text(errors='replace')[-6000:]}"
             for path in sorted(self.folder.glob("*.log"))
         ]
         asked = self.journal.asked()
-        return f"asked {len(asked)}, {self.records.counts()}\n" + "\n".join(logs)
+        return (
+            f"asked {len(asked)}, steps {len(self.journal.of('step'))}, {self.records.counts()}\n"
+            + "\n".join(logs)
+        )
 
     # --- the databases ---
 

@@ -189,6 +189,20 @@ def test_workers_drain_on_sigterm_and_serve_metrics(shell, tmp_path):
         worker.communicate()
 
 
+def test_sigterm_before_the_end_is_not_a_success(shell, tmp_path):
+    """A script that starts a batch must see that runs are left."""
+    write_tasks(tmp_path, "api", "web")
+    process = shell.start("run", "review.py", "tasks.jsonl", "--no-work")
+    try:
+        assert process.stderr.readline().startswith("2 new, 2 in all")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 5
+    finally:
+        process.kill()
+        out, _ = process.communicate()
+    assert "2 waiting" in out
+
+
 def test_ctrl_c_stops_the_runs(shell, tmp_path):
     """Exit code 130; the run reports its cost, and counts as failed."""
     write_tasks(tmp_path, "slow")

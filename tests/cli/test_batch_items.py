@@ -94,7 +94,7 @@ def test_a_long_prompt_in_csv(tmp_path):
     ("last", "says"),
     [
         ('{"key": "b"', "line 601 is not JSON"),
-        ('{"key": "b", "item": 5}', "line 601: the item of 'b' is no prompt"),
+        ('{"key": "b", "item": 5}', "line 601: the item of 'b' is not a prompt"),
         ('{"key": "' + "k" * 999 + '", "item": "x"}', "line 601: the key of a run must be"),
     ],
 )

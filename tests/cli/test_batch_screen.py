@@ -65,7 +65,7 @@ def test_without_a_terminal_each_result_is_a_line(capsys):
     screen.result(result(), PROGRESS)
     screen.end(PROGRESS)
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == "failed    k  $0.1  no  [1/11]"
+    assert out[0] == "failed    k  $0.1  no way  [1/11]"
     assert out[1].startswith("b: 3 done")
 
 

@@ -37,7 +37,7 @@ _LOCK: Final = 0x74776274  # id of the Postgres advisory lock held while the tab
 _CHUNK: Final = 500
 _SQLITE_TRANSIENT: Final = ("locked", "busy", "disk is full")
 _POSTGRES_TRANSIENT: Final = ("08", "57", "40", "53")
-"""Error classes: connection, operator intervention (shutdown), serialization and deadlock, resources (full disk)."""
+"""Error classes: connection, operator intervention (shutdown), serialization or deadlock, resources (disk full)."""
 _READ_ONLY: Final = "25006"  # the server is read-only, as during a failover
 
 _SCHEMA: Final = """

@@ -3,8 +3,8 @@
 `run` and `worker` need the user's file, because its functions run in this process. The other commands take the name
 of a batch and read its databases. Items are read from a file, and results are written to one: JSON lines or CSV.
 
-Exit codes: 0 no run failed; 1 an error; 2 wrong use; 3 some runs failed, were refused or cancelled; 4 the outcome
-of some runs is unknown; 130 Ctrl-C.
+Exit codes: 0 all runs are done; 1 an error; 2 wrong use; 3 some runs failed, were refused or cancelled; 4 the
+outcome of some runs is unknown; 5 stopped by SIGTERM before all runs had ended; 130 Ctrl-C.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SOME_FAILED: Final = 3
 SOME_UNKNOWN: Final = 4
+NOT_FINISHED: Final = 5
 _COLUMNS: Final = ("key", "state", "output", "text", "cost", "error", "attempts", "session_id")
 _FEW: Final = 20
 
@@ -309,6 +310,8 @@ def _choose_exit_code(progress: "Progress") -> int:
     """Return the exit code for the final progress of a batch."""
     if progress.unknown:
         return SOME_UNKNOWN
+    if progress.waiting or progress.running:
+        return NOT_FINISHED
     return SOME_FAILED if progress.failed or progress.refused or progress.cancelled else 0
 
 
