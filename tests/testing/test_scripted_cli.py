@@ -525,7 +525,7 @@ async def test_garbage_is_survived(caplog):
     caplog.set_level(logging.WARNING)
     cli = ScriptedCLI([garbage("oops"), garbage({"type": "who knows"}), say("fine")])
     assert (await talk(cli))[-1].result == "fine"
-    assert "frames are dicts" in caplog.text
+    assert "frames must be dicts" in caplog.text
 
 
 async def test_an_early_exit_is_an_error():
