@@ -192,3 +192,13 @@ async def test_the_users_own_instance_is_used_and_left_alone(tmp_path):
         assert [each.name for each in await DBOS.list_queues_async()] == ["toolwire-u"]
     finally:
         DBOS.destroy()
+
+
+async def test_a_stopped_queue_lets_dbos_retry_no_more(tmp_path):
+    """DBOS has no documented way to end its retries, which would keep the process alive without a database."""
+    worker = queue(f"sqlite:///{tmp_path / 'a.db'}")
+    await worker.open(Seen(), 1)
+    database = worker._database
+    assert database._retry_connection_errors is True
+    await worker.close()
+    assert database._retry_connection_errors is False

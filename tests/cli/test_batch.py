@@ -217,3 +217,20 @@ def test_ctrl_c_stops_the_runs(shell, tmp_path):
         process.communicate()
     told = json.loads(shell("show", "review", "--json")[1])
     assert (told["failed"], told["reserved"], told["running"]) == (1, "0", 0)
+
+
+def test_ctrl_c_while_the_database_is_unreachable(shell, tmp_path, postgres_server):
+    """The command ends soon, although a database is retried for minutes: what is not booked is in the outbox."""
+    at = postgres_server.create_database()
+    write_tasks(tmp_path, "slow")
+    process = shell.start("run", "review.py", "tasks.jsonl", "--at", at)
+    try:
+        wait_for(lambda: "1 running" in shell("show", "review", "--at", at)[1])
+        postgres_server.kill()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=90)
+    finally:
+        process.kill()
+        process.communicate()
+        postgres_server.start()
+    assert process.returncode == 130, err

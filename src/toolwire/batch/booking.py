@@ -50,6 +50,11 @@ class Books:
         self.per_run = per_run
         self.budget = budget
         self._settled = asyncio.Event()
+        self._retries = True
+
+    def stop_retrying(self) -> None:
+        """Let every call fail at once if the ledger is unreachable, also those that are being retried."""
+        self._retries = False
 
     async def aclose(self) -> None:
         """Wait until all pending bookings are written."""
@@ -219,9 +224,10 @@ class Books:
             except (OverBudget, Stopped, Duplicate):
                 raise
             except CatalogError as error:
-                if loop.time() > until:
+                if loop.time() > until or not self._retries:
+                    seconds = loop.time() - until + _PATIENCE
                     raise BatchError(
-                        f"the ledger of the batch failed for {_PATIENCE:g} seconds: {error}"
+                        f"the ledger of the batch failed for {seconds:.0f} seconds: {error}"
                     ) from error
                 logger.warning("the ledger of the batch failed, retrying: %s", error)
                 await asyncio.sleep(next(pauses, _PAUSES[-1]))

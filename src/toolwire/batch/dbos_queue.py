@@ -77,6 +77,7 @@ class DbosQueue:
         self._idle.set()
         self._stopping = False
         self._closing = threading.Event()
+        self._database: Any = None
 
     async def open(self, deliver: Deliver | None, slots: int) -> None:
         """Connect. With `deliver`, start to receive deliveries, at most `slots` at a time."""
@@ -144,9 +145,10 @@ class DbosQueue:
             run_migrations=False,
             notification_coalesce_sec=POLL,  # none are used, and polling for them 100 times a second is costly
         )
-        DBOS(config=config)
+        instance = DBOS(config=config)
         DBOS.listen_queues([self.name])
         DBOS.launch()  # in this thread, so that it finds this event loop and delivers on it
+        self._database = instance._sys_db  # noqa: SLF001 - for `stop`
 
     async def receive(self, key: str) -> None:
         """Handle one delivery from DBOS."""
@@ -219,6 +221,10 @@ class DbosQueue:
         self._is_taking = False
         self._stopping = True
         if self._dbos is None:
+            if self._database is not None:
+                # DBOS records the end of a delivery in threads that retry an unreachable database forever, so this
+                # process could not end, and there is no option against it. Nothing depends on that record.
+                self._database._retry_connection_errors = False  # noqa: SLF001
             # DBOS waits in whole seconds, so wait only if a delivery is active.
             wait = max(1, round(seconds)) if self._active and seconds > 0 else 0
             await asyncio.to_thread(DBOS.destroy, workflow_completion_timeout_sec=wait)

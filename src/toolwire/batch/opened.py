@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -46,6 +47,8 @@ from toolwire.errors import BatchError, OutputValidationError
 logger = logger_for("batch")
 T = TypeVar("T")
 in_thread = anyio.to_thread.run_sync
+read_in_thread = partial(anyio.to_thread.run_sync, abandon_on_cancel=True)
+"""Like `in_thread`, for functions that only read: a cancelled caller does not wait for an unreachable database."""
 
 Items = Mapping[str, Any] | Iterable[tuple[str, Any]] | AsyncIterable[tuple[str, Any]]
 _CHUNK: Final = 500
@@ -53,6 +56,7 @@ _PAGE: Final = 200
 _REFRESH_EVERY: Final = 0.5  # seconds between updates of the progress while results arrive
 _CANCEL: Final = 30.0  # seconds that cancelled runs have to end
 _FOREVER: Final = 10 * 365 * 86400.0  # seconds
+_STOP_TIMEOUT: Final = 15.0  # seconds that stopped runs have to end, and databases to become reachable
 
 
 class OpenBatch(Generic[T]):
@@ -175,12 +179,18 @@ class OpenBatch(Generic[T]):
             self._worker.stop_taking()
             if drain == 0 or self._worker.error is not None:
                 self.stop_runs()
-                drain = 15.0
+                drain = _STOP_TIMEOUT
+                asyncio.get_running_loop().call_later(_STOP_TIMEOUT, self._stop_retrying)
             await self._queue.stop(_FOREVER if drain is None else drain)
             if drain is not None:
                 self.stop_runs()
         finally:
             await self._stack.aclose()
+
+    def _stop_retrying(self) -> None:
+        """Give up on databases that are unreachable. Results that are not booked are in the outbox."""
+        self._records.stop_retrying()
+        self._books.stop_retrying()
 
     def stop_runs(self) -> None:
         """Stop the runs of this process. Each reports its cost if it can."""
@@ -227,8 +237,8 @@ class OpenBatch(Generic[T]):
         loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
-            open_before = await in_thread(self._records.has_open)
-            rows = await in_thread(self._records.ended_after, last, _PAGE)
+            open_before = await read_in_thread(self._records.has_open)
+            rows = await read_in_thread(self._records.ended_after, last, _PAGE)
             if loop.time() > looked + _REFRESH_EVERY:
                 looked = loop.time()
                 await self.refresh()
@@ -291,7 +301,7 @@ class OpenBatch(Generic[T]):
             self._changed.clear()
             if self._worker.error is not None:
                 raise self._worker.error
-            if until_done and not await in_thread(self._records.has_open):
+            if until_done and not await read_in_thread(self._records.has_open):
                 return
             waits = [asyncio.create_task(self._changed.wait())]
             if stop is not None:
@@ -311,7 +321,7 @@ class OpenBatch(Generic[T]):
 
     async def refresh(self) -> Progress:
         """Read and return the current progress of the batch."""
-        counts = await in_thread(self._records.counts)
+        counts = await read_in_thread(self._records.counts)
         spent, reserved, unknown = await self._books.sums()
         budget = self.batch.budget
         self._progress = Progress(

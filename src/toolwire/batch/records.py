@@ -101,9 +101,13 @@ class Records:
         lock = " FOR KEY SHARE" if self._is_postgres else ""
         self._alive = f"alive AS (SELECT 1 FROM toolwire_workers WHERE id = :worker AND gone = 0{lock})"  # noqa: S608
 
+    def stop_retrying(self) -> None:
+        """Let every call fail at once if the database is unreachable, also those that are being retried."""
+        self._closing.set()
+
     def close(self) -> None:
         """Close the connections. Retries of an unreachable database end at once."""
-        self._closing.set()
+        self.stop_retrying()
         self._engine.dispose()
 
     # --- the batch itself ---
