@@ -160,7 +160,7 @@ class ToolDefinitionError(ClaudeSDKError, TypeError, ValueError):
 
 
 class UsageError(ClaudeSDKError):
-    """A target, file or value of the command line does not exist or cannot be used."""
+    """A target, file, address or setting, of the command line or of a serve function, cannot be used."""
 
 
 class CatalogError(ClaudeSDKError):

@@ -1,7 +1,7 @@
 """System messages: those that the official SDK has, then one class for each subtype that it leaves untyped.
 
-Names, fields, order and defaults of the first are those of `claude_agent_sdk`. There is no `raw` on these classes:
-`data` is the whole frame. The keys of the dicts inside are the CLI's own. A new subtype is one class here.
+The first group has the names, fields, order and defaults of `claude_agent_sdk`. Other messages keep their whole
+frame in `raw`; here it is `data`. The keys of the dicts inside are the CLI's own. A new subtype is one class here.
 """
 
 from dataclasses import MISSING, dataclass, field

@@ -93,8 +93,8 @@ def option(
 ) -> Any:
     """Return a dataclass field with the metadata of an option.
 
-    `flag`, `variable` and `initialize` say how it reaches the CLI. `kind` replaces the kind of value that follows
-    from the annotation, where the official SDK accepts None for unset or other values are accepted as well. `check`
+    `flag`, `variable` and `initialize` say how it reaches the CLI. `kind` overrides the kind of value that
+    follows from the annotation, if more values are accepted, such as None for an option that is not set. `check`
     looks inside the value. `raw_text` means that its strings reach the operating system unchanged, so they may not
     contain NUL; it defaults to True for options with a flag. `secret` means that errors do not show its value.
     """

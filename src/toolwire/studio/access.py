@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from toolwire._support.addresses import LOOPBACK
+from toolwire.mcp.serve.access import is_repeated
 
 _TOKENS_KEPT: Final = 20
 _COOKIES_READ: Final = 20
@@ -69,13 +70,13 @@ class Access:
         """Return why a request is refused, as a status and a sentence; None if it is accepted."""
         headers = _read_headers(scope)
         host = headers.get("host", "")
-        if _is_repeated(scope, b"host") or not _is_own_host(host, scope.get("server")):
+        if is_repeated(scope, b"host") or not _is_own_host(host, scope.get("server")):
             return (
                 _MISDIRECTED,
                 "This is not the studio's address. Open the link shown in the terminal.",
             )
         origin = headers.get("origin")
-        if _is_repeated(scope, b"origin") or (origin is not None and origin != f"http://{host}"):
+        if is_repeated(scope, b"origin") or (origin is not None and origin != f"http://{host}"):
             return _REFUSED, "Requests from other web pages are not allowed."
         # A page on another port of this machine counts as the same site. Its requests for images carry the cookie
         # but no Origin header.
@@ -149,10 +150,6 @@ async def _respond(send: Any, status: int, text: str, *headers: tuple[bytes, byt
 
 def _read_headers(scope: dict[str, Any]) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-
-
-def _is_repeated(scope: dict[str, Any], name: bytes) -> bool:
-    return len([header for header, _ in scope["headers"] if header.lower() == name]) > 1
 
 
 def _is_visit(scope: dict[str, Any]) -> bool:

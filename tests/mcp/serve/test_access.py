@@ -4,7 +4,7 @@ import pytest
 
 from toolwire._support.addresses import is_loopback
 from toolwire.errors import UsageError
-from toolwire.mcp.serve.access import Guard, guard_for, hostname
+from toolwire.mcp.serve.access import Guard, GuardMiddleware, guard_for, hostname
 
 TOKEN = "s3cret"  # noqa: S105
 
@@ -222,6 +222,34 @@ def test_a_guard_without_hosts_or_token_lets_all_in():
 def test_loopback_is_told_by_address(host, expected):
     """All of 127/8 and ::1, and the one name."""
     assert is_loopback(host) is expected
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["host", "origin", "authorization"])
+async def test_headers_that_decide_must_not_be_repeated(name):
+    """Whichever one the guard looked at, something behind it might look at the other."""
+
+    async def app(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def ask(*more):
+        headers = [
+            (b"host", b"localhost"),
+            (b"origin", b"http://localhost"),
+            (b"authorization", b"Bearer s3cret"),
+        ]
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [*headers, *more]}
+        await GuardMiddleware(app, guard_for("127.0.0.1", TOKEN))(scope, None, send)
+        return sent[0]["status"]
+
+    same = {"host": b"localhost", "origin": b"http://localhost", "authorization": b"Bearer s3cret"}[name]
+    assert await ask((b"accept", b"a"), (b"accept", b"b")) == 200
+    assert await ask((name.encode(), same)) == 400
 
 
 def test_the_host_of_a_header_has_no_port():

@@ -98,7 +98,10 @@ def clear_lost_replies(db: Transaction, entry_id: str) -> None:
 
 
 def adopt_cost(db: Transaction, row: Row, cost: int) -> None:
-    """Make the cost in a reply the agreed price, for a call whose price was not known before."""
+    """Make the cost in a reply the agreed price, for a call whose price was not known before.
+
+    If there is an agreed price by now, that stays, and the cost is kept as an offer that a user can accept.
+    """
     if query.pin(db, row.entry_id, row.variant) is None:
         set_price(db, row.entry_id, row.variant, row.tool, cost, confirmed=True)
     else:  # a user, or another call, has set it meanwhile

@@ -16,7 +16,7 @@ from toolwire.catalog.values import TYPES, convert, tidy
 from toolwire.tools.schema.arguments import clip
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-# Keywords whose schemas apply together with another schema, which may say what they leave out.
+# Keywords whose schemas may be incomplete, because they apply together with the schema that contains them.
 _BESIDE: Final = {*IN_PLACE, "$defs", "definitions"}
 _WORDS: Final = {"true": True, "false": False}
 Note = Callable[[str, str], None]

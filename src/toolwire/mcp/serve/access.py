@@ -32,6 +32,14 @@ class Refusal:
     reason: str
 
 
+_BAD_REQUEST: Final = 400
+_ONCE: Final = (b"host", b"origin", b"authorization")
+_REPEATED: Final = Refusal(
+    _BAD_REQUEST,
+    "Host, Origin and Authorization must not be repeated: which one counts is ambiguous",
+)
+
+
 @dataclass(frozen=True)
 class Guard:
     """The rules for accepting requests. With `hosts` None any host is accepted, which is safe only with a token."""
@@ -146,6 +154,11 @@ def find_header(scope: Mapping[str, Any], name: bytes) -> str | None:
     return next((value.decode("latin-1") for each, value in scope["headers"] if each == name), None)
 
 
+def is_repeated(scope: Mapping[str, Any], name: bytes) -> bool:
+    """Return True if an ASGI request has more than one header with this name (in lower case)."""
+    return [header.lower() for header, _ in scope["headers"]].count(name) > 1
+
+
 class GuardMiddleware:
     """ASGI middleware that refuses requests which a guard does not accept."""
 
@@ -172,7 +185,10 @@ class GuardMiddleware:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             page = self._find_page(scope) if scope["method"] == "GET" else None
             open_to_all = page is not None or scope["path"] in self._open
-            refused = self._guard.refusal(headers, open_to_all=open_to_all)
+            if len(headers) < len(scope["headers"]) and any(is_repeated(scope, name) for name in _ONCE):
+                refused: Refusal | None = _REPEATED
+            else:
+                refused = self._guard.refusal(headers, open_to_all=open_to_all)
             if refused is not None:
                 await _refuse(refused, send)
                 return

@@ -103,7 +103,7 @@ class ServerHost:
         self.running = 0
         """The number of requests that are being answered."""
         self.request_scope: str | None = None
-        """Identifies the only client, over stdio, where each request id must be used once in every version."""
+        """Set if this host has a single client for its whole life (stdio): then no request id may be used twice."""
         self.observe: Callable[[str, str], Any] = lambda _method, _name: nullcontext()
         """Returns a context manager to use around each request, given its method and name; for metrics."""
         self.clients = ClientRegistry()

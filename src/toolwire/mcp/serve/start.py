@@ -63,7 +63,7 @@ async def serve_stdio(server: object, *, drain: float = DRAIN) -> None:
 
 
 async def serve_pipe(served: "ServerHost", wire: "Wire", drain: float) -> None:
-    """Serve the one client at the other end of a pipe. May be called once for each host."""
+    """Serve the one client at the other end of a pipe. Call it only once per host, which it changes."""
     served.request_scope = secrets.token_hex(8)
     served.mcp_server.middleware.append(ToolLists(served).middleware)
     await serve_wire(wire, served.mcp_server, drain, closing=served.close_subscriptions, stop=served.stop)

@@ -174,7 +174,8 @@ class LineConnection:
     """A client at the other end of two descriptors, with one line for each message.
 
     `ended` is set when the client has disconnected, or cannot be written to any more. Then, or to shut the server
-    down, call `refuse_work()`, `drain()` and `close()` in this order.
+    down, call `refuse_work()`, `drain()` and `close()` in this order. The descriptors must be blocking, and may be
+    closed once `ended` is set.
     """
 
     def __init__(self, source: int, target: int) -> None:

@@ -142,7 +142,7 @@ class Rest:
     any_option: bool = False
     """All other options are harmless too."""
     implied: bool = True
-    """`...` includes the options, and a rule with only the first words is read as if `...` followed."""
+    """`...` allows the harmless options too, and the rule `git log` means `git log ...`."""
 
 
 def _compile_options(*patterns: str) -> re.Pattern[str]:
