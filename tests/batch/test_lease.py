@@ -123,7 +123,7 @@ async def test_an_unreachable_database_loses_no_lease(records, clock, caplog):
     """The next heartbeat tries again."""
     lease = Lease(records, "me", clock=clock)
     records._engine.dispose()
-    records._engine = make_engine("postgresql://nobody@127.0.0.1:1/none")
+    records._engine = records._autocommit = make_engine("postgresql://nobody@127.0.0.1:1/none")
     lease.heartbeat()
     assert not lease.lost.is_set()
     assert "could not be renewed" in caplog.text

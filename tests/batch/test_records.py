@@ -233,6 +233,30 @@ def test_a_full_disk_is_retried(tmp_path):
 
 
 @pytest.mark.process
+def test_a_worker_that_is_suspended_in_its_heartbeat_can_be_revoked(postgres_url):
+    """It holds no lock between two messages to the server; in a transaction, it would hold that of its own row."""
+    records, other = Records(make_engine(postgres_url)), make_engine(postgres_url)
+    records.prepare()
+    records.create("b", {})
+    records.add_worker("w", "e", "process", "machine")
+    locked = []
+
+    @event.listens_for(records._engine, "after_cursor_execute")
+    def suspend(_connection, _cursor, statement, *_rest):
+        if "beat + 1" in statement:
+            with other.begin() as db:
+                db.execute(sa.text("SELECT 1 FROM toolwire_workers WHERE id = 'w' FOR UPDATE NOWAIT"))
+                locked.append(True)
+
+    assert records.heartbeat("w")
+    assert locked == [True]
+    with records._engine.connect() as db:
+        assert db.execute(sa.text("SHOW idle_in_transaction_session_timeout")).scalar() == "15s"
+    other.dispose()
+    records.close()
+
+
+@pytest.mark.process
 def test_a_server_that_is_read_only_for_a_while_is_retried(postgres_url):
     """As one is while another takes over from it."""
     engine = make_engine(postgres_url)

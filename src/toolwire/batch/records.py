@@ -38,7 +38,9 @@ _CHUNK: Final = 500
 _SQLITE_TRANSIENT: Final = ("locked", "busy", "disk is full")
 _POSTGRES_TRANSIENT: Final = ("08", "57", "40", "53")
 """Error classes: connection, operator intervention (shutdown), serialization or deadlock, resources (disk full)."""
-_READ_ONLY: Final = "25006"  # the server is read-only, as during a failover
+_TRANSIENT_CODES: Final = ("25006", "25P03")
+"""The server is read-only, as during a failover; it ended a transaction of this process, which was suspended."""
+_IDLE_SECONDS: Final = 15  # after which Postgres ends a transaction in which nothing happens
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS toolwire_batch_version (version INTEGER NOT NULL);
@@ -417,7 +419,8 @@ class Records:
     def heartbeat(self, worker: str) -> bool:
         """Renew the lease of a worker. False if it was revoked. Does not retry if the database is unreachable."""
         query = sa.text("UPDATE toolwire_workers SET beat = beat + 1 WHERE id = :id AND gone = 0")
-        with self._engine.begin() as db:
+        # No transaction in Postgres: while a worker is suspended in one, its own lock keeps it from being revoked.
+        with self._autocommit.begin() as db:
             return db.execute(query, {"id": worker}).rowcount == 1
 
     def workers(self) -> list[dict[str, Any]]:
@@ -716,7 +719,9 @@ def _is_transient(error: DBAPIError) -> bool:
     if isinstance(error, OperationalError | InterfaceError) and code is None:
         text = str(error.orig)
         return "sqlite" not in type(error.orig).__module__ or any(each in text for each in _SQLITE_TRANSIENT)
-    return str(code) == _READ_ONLY or str(code)[:2] in _POSTGRES_TRANSIENT or error.connection_invalidated
+    return (
+        str(code) in _TRANSIENT_CODES or str(code)[:2] in _POSTGRES_TRANSIENT or error.connection_invalidated
+    )
 
 
 def _summarize(error: DBAPIError) -> str:
@@ -743,7 +748,15 @@ def make_engine(url: str) -> sa.Engine:
     address = sa.make_url(url).set(drivername="postgresql+psycopg")
     # No ping before each use: a lost connection fails when used, and `call_with_retries` takes another one.
     # The pool holds as many connections as a worker uses at once; more are opened each time, which is slow.
-    return sa.create_engine(address, pool_size=16, max_overflow=30, pool_timeout=60)
+    engine = sa.create_engine(address, pool_size=16, max_overflow=30, pool_timeout=60)
+
+    @event.listens_for(engine, "connect")
+    def limit(connection: Any, _record: Any) -> None:
+        # A process that is suspended or cut off in a transaction must not keep its locks.
+        connection.execute(f"SET idle_in_transaction_session_timeout = {_IDLE_SECONDS * 1000}")
+        connection.commit()
+
+    return engine
 
 
 def use_wal(connection: Any) -> None:
