@@ -132,7 +132,7 @@ class Stage:
         for process in self.processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGUSR1)
-        time.sleep(2)
+        time.sleep(2)  # for them to write it; only a test that has failed gets here
         logs = [
             f"{path.name}: {path.read_text(errors='replace')[-6000:]}"
             for path in sorted(self.folder.glob("*.log"))
