@@ -1,4 +1,4 @@
-"""The tab with the money, with a real paid API on loopback: what was bought, what is left, outcomes to settle."""
+"""The tab with the spending, with a real paid API on loopback: purchases, what is left, unknown outcomes."""
 
 import pytest
 from playwright.sync_api import expect
@@ -8,13 +8,13 @@ from shared.market import KEYS, PRICED, Fault, PaidApi
 
 @pytest.fixture
 def api():
-    """The sample API that takes money."""
+    """Start the sample paid API."""
     with PaidApi() as running:
         yield running
 
 
 def buy(page):
-    """Ask for the weather; returns the call."""
+    """Buy the weather, and return the section of the call."""
     page.get_by_role("tab", name="Tools").click()
     page.get_by_label("city *").fill("Ulm")
     page.get_by_role("button", name="Call").click()
@@ -22,7 +22,7 @@ def buy(page):
 
 
 def test_what_was_bought_what_is_left_and_a_lost_answer_that_is_settled(api, start, tmp_path):
-    """A call is paid and shown; one whose answer is lost stays reserved until the user says how it ended."""
+    """A paid call is shown; one whose response is lost stays reserved until the user enters how it ended."""
     (tmp_path / "priced.toml").write_text(PRICED)
     env = {
         "AGENT_PAYMENT_API_KEY": KEYS["x-api-key"],
@@ -32,7 +32,8 @@ def test_what_was_bought_what_is_left_and_a_lost_answer_that_is_settled(api, sta
     }
     page, _ = start("catalog:priced.toml", "--budget", "1", "--ledger", str(tmp_path / "ledger.db"), **env)
     page.get_by_label("Search the tools").fill("weather")
-    page.locator(".tw-entry").first.click()
+    expect(page.locator(".tw-entry")).to_have_count(1)  # before that, a click chooses the first of all tools
+    page.locator(".tw-entry").click()
     made = buy(page)
     expect(made.get_by_text("done in")).to_be_visible()
     cost = api.purchases[0].cost
