@@ -1,1 +1,1 @@
-"""Benchmarks against the peers: `make bench`. What is measured and how: docs/benchmarks/README.md."""
+"""Compares toolwire with other libraries: `make bench`. docs/benchmarks/README.md says what is measured and how."""

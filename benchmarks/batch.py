@@ -1,12 +1,13 @@
-"""A held load of scripted runs: a batch beside the bare engine, in one go, on SQLite or Postgres.
+"""Compare the throughput of a batch with that of the bare queue engine, under a steady load of scripted runs.
 
     python -m benchmarks.batch --tasks 10000                        # SQLite
     python -m benchmarks.batch --tasks 10000 --at postgresql://...  # an empty database
 
-Both have the same workers and places, and carry out the same scripted runs of 50 ms. The bare engine is DBOS with
-`run()` in each task and nothing else: no records, no bookings, no outbox. Prints JSON: runs a second of both, their
-ratio, the memory of the driver at its highest, and the processor time of an idle worker, with the short poll
-of this load and with the default one.
+Both are measured in one run, on SQLite or Postgres, with the same number of workers and of concurrent runs per
+worker, and execute the same scripted runs of 50 ms. The bare engine is DBOS with `run()` in each task and nothing
+else: no records, no reservations, no outbox. Prints JSON: runs per second of both, their ratio, the peak memory of
+the driver, and the processor time of an idle worker, with the short poll interval of this load and with the default
+one.
 """
 
 import argparse
@@ -38,17 +39,17 @@ UID = "bare"
 
 
 def make_options() -> ClaudeAgentOptions:
-    """Return options for a CLI that answers after 50 ms."""
+    """Return options for a scripted CLI that responds after 50 ms."""
     return ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([turn(say("ok"), delay=0.05)] * 100_000))
 
 
 def make_batch() -> "Batch[Any]":
-    """Return the batch that all processes know."""
+    """Return the batch definition that all processes share."""
     return Batch("held-load", make_options(), concurrency=PLACES, budget="100000", per_run="0.01")
 
 
 async def work_for_batch(at: str | None, poll: float) -> None:
-    """Work for the batch until SIGTERM."""
+    """Run a worker of the batch until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with make_batch().open(at, poll=poll) as batch:
@@ -56,7 +57,7 @@ async def work_for_batch(at: str | None, poll: float) -> None:
 
 
 async def work_bare(at: str | None, counted: Path) -> None:
-    """Work for the bare engine until SIGTERM; one byte for each run that ended."""
+    """Run a worker of the bare engine until SIGTERM. Appends one byte to a file for each finished run."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     options = make_options()
@@ -73,7 +74,7 @@ async def work_bare(at: str | None, counted: Path) -> None:
 
 
 async def drive_batch(at: str | None, tasks: int) -> dict[str, float]:
-    """Add the runs, read all results, and measure this process."""
+    """Add the runs to the batch, read all results, and measure this process."""
     async with make_batch().open(at, work=False, poll=POLL) as batch:
         began = time.monotonic()
         await batch.add((f"k{number}", "Say ok.") for number in range(tasks))
@@ -89,13 +90,13 @@ async def drive_batch(at: str | None, tasks: int) -> dict[str, float]:
 
 
 def start(role: str, at: str | None, counted: Path) -> "subprocess.Popen[bytes]":
-    """Start a process of this program."""
+    """Start another process of this program, in the given role."""
     words = [sys.executable, "-m", "benchmarks.batch", "--role", role, "--counted", str(counted)]
     return subprocess.Popen([*words, *(["--at", at] if at else [])])  # noqa: S603 - ourselves
 
 
 def measure_idle(workers: "list[subprocess.Popen[bytes]]") -> float:
-    """Return the share of a core, in percent, that a worker takes which has nothing to do; the highest of all."""
+    """Return how much of a core, in percent, an idle worker uses: the highest value of all workers."""
     before = [processor_seconds(each.pid) for each in workers]
     time.sleep(IDLE_SECONDS)
     used = [processor_seconds(each.pid) - first for each, first in zip(workers, before, strict=True)]
@@ -103,13 +104,13 @@ def measure_idle(workers: "list[subprocess.Popen[bytes]]") -> float:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time that a process has used."""
+    """Return the processor time that a process has used, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def stop(processes: "list[subprocess.Popen[bytes]]") -> None:
-    """End workers as an operator would."""
+    """Terminate workers with SIGTERM, as an operator would, and wait until they have exited."""
     for each in processes:
         each.terminate()
     for each in processes:
@@ -117,7 +118,7 @@ def stop(processes: "list[subprocess.Popen[bytes]]") -> None:
 
 
 def measure_bare(at: str | None, tasks: int, counted: Path) -> float:
-    """Return the seconds that the bare engine takes for the same runs, from the first one queued."""
+    """Return the seconds that the bare engine takes for the same runs, from the moment the first is queued."""
 
     async def put() -> None:
         queue = DbosQueue(find_place(at, "bare").queue, UID, "", poll=POLL)
@@ -139,7 +140,7 @@ def measure_bare(at: str | None, tasks: int, counted: Path) -> float:
 
 
 def measure_batch(at: str | None, tasks: int, counted: Path) -> dict[str, float]:
-    """Return what the driver of the batch measured, and the load of an idle worker after it."""
+    """Return what the driver of the batch measured, and the load of a worker that is idle afterwards."""
     workers = [start("batch", at, counted) for _ in range(WORKERS)]
     try:
         time.sleep(5)  # as above
@@ -159,7 +160,7 @@ def measure_batch(at: str | None, tasks: int, counted: Path) -> dict[str, float]
 
 
 def main() -> None:
-    """Run the benchmark, or one of its processes."""
+    """Run the benchmark, or one of its processes if `--role` names one."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -173,7 +174,7 @@ def main() -> None:
     elif given.role in ("batch", "default"):
         asyncio.run(work_for_batch(given.at, POLL if given.role == "batch" else DEFAULT_POLL))
     elif given.role == "driver":
-        print(json.dumps(asyncio.run(drive_batch(given.at, given.tasks))))  # noqa: T201 - read by the one who started it
+        print(json.dumps(asyncio.run(drive_batch(given.at, given.tasks))))  # noqa: T201 - read by the parent process
     else:
         with tempfile.TemporaryDirectory(prefix="toolwire-bench-") as folder:
             os.environ["TOOLWIRE_BATCHES"] = folder

@@ -1,6 +1,6 @@
 """Drives one SDK through its public API, with the peer in place of the CLI. One process, one SDK, one case.
 
-The same code for both: what differs is the module that is imported, and how each lets a tool be written.
+The same code for both SDKs: only the imported module differs, and how tools are defined.
 """
 
 import asyncio
@@ -16,17 +16,18 @@ from benchmarks import tools
 
 
 def main(case: dict[str, Any]) -> None:
+    """Run one case and print what was measured as JSON."""
     if "core" in case:
         os.sched_setaffinity(0, {case["core"]})
     sdk = importlib.import_module(case["sdk"])
-    made = getattr(tools, case.get("tools", "none"))
-    made(sdk, *(1 for _ in case.get("arguments", ())))  # loads what is loaded once
+    make_servers = getattr(tools, f"make_{case.get('tools', 'none')}")
+    make_servers(sdk, *(1 for _ in case.get("arguments", ())))  # modules that are loaded once are loaded now
     begun = time.process_time_ns()
-    servers = made(sdk, *case.get("arguments", ()))
+    servers = make_servers(sdk, *case.get("arguments", ()))
     defining = time.process_time_ns() - begun
     options = sdk.ClaudeAgentOptions(cli_path=case["peer"], mcp_servers=servers, **case.get("options", {}))
 
-    async def conversation() -> dict[str, Any]:
+    async def converse() -> dict[str, Any]:
         count, last, cpu, latest = 0, 0, 0, None
         async for message in sdk.query(prompt="go", options=options):
             if type(message).__name__ != "ResultMessage":
@@ -36,36 +37,36 @@ def main(case: dict[str, Any]) -> None:
             elif not message.is_error:
                 cpu = time.process_time_ns()
         if not cpu:
-            raise RuntimeError(f"no result came, after {count} messages")
-        return {"messages": count, "last": last, "cpu": cpu, "size": _size(latest)}
+            raise RuntimeError(f"no successful result arrived, after {count} messages")
+        return {"messages": count, "last": last, "cpu": cpu, "size": count_characters(latest)}
 
-    async def many(sessions: int) -> dict[str, Any]:
-        """One to begin with, so that what is loaded once is; then all the others at the same time."""
-        await conversation()
+    async def converse_at_once(sessions: int) -> dict[str, Any]:
+        """Run one conversation as a warm-up, then `sessions` at the same time."""
+        await converse()
         wall, cpu = time.perf_counter_ns(), time.process_time_ns()
-        await asyncio.gather(*(conversation() for _ in range(sessions)))
+        await asyncio.gather(*(converse() for _ in range(sessions)))
         return {"wall": time.perf_counter_ns() - wall, "cpu": time.process_time_ns() - cpu}
 
-    work = many(case["sessions"]) if "sessions" in case else conversation()
+    work = converse_at_once(case["sessions"]) if "sessions" in case else converse()
     if case.get("loop") == "uvloop":
         import uvloop  # noqa: PLC0415 - only where it is measured
 
         seen = uvloop.run(work)
     else:
         seen = asyncio.run(work)
-    sys.stdout.write(json.dumps({**seen, "defining": defining, **_peak()}))
+    sys.stdout.write(json.dumps({**seen, "defining": defining, **read_peak()}))
 
 
-def _peak() -> dict[str, int]:
-    """The peak of this process's memory in kilobytes, where the kernel tells it."""
+def read_peak() -> dict[str, int]:
+    """Return the peak memory of this process in kilobytes; empty where the kernel does not provide it."""
     status = Path("/proc/self/status")
     if not status.exists():
         return {}
     return {"peak": int(status.read_text().partition("VmHWM:")[2].split()[0])}
 
 
-def _size(message: Any) -> int:
-    """How many characters of text a message has."""
+def count_characters(message: Any) -> int:
+    """Return the number of characters of text in a message."""
     if message is None:
         return 0
     if hasattr(message, "event"):

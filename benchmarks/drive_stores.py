@@ -1,6 +1,6 @@
-"""Two turns with the real CLI and a session store that is slow, fails or hangs during the first, timed from inside.
+"""Times two turns with the real CLI and a session store that is slow, fails or hangs during the first turn.
 
-The same code for both SDKs, with a store of its own. In the end what is stored is set beside what is on disk.
+The same code for both SDKs. At the end, the stored entries are compared with those on disk.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 SLOW = 4.0  # seconds that a slow store takes for each append
-HANGING = 20.0  # seconds after which a store that hangs is back
-LIMIT = 2_000  # milliseconds that toolwire is to wait; the official SDK has no such setting
-QUICKER = 20  # by so much all of these are divided in a quick run
+HANGING = 20.0  # seconds after which a hanging store continues
+LIMIT = 2_000  # milliseconds that toolwire waits for the store; the official SDK has no such setting
+QUICKER = 20  # all of these are divided by this number in a quick run
 
 
 class Store:
-    """Keeps entries in memory, in the way that it is told to."""
+    """A session store in memory. `way` says how it behaves: "there", "slow", "failing" or "hanging"."""
 
     def __init__(self, way: str, pace: float) -> None:
         self.way = way
@@ -34,7 +34,7 @@ class Store:
             case "slow":
                 await asyncio.sleep(SLOW / self.pace)
             case "failing":
-                raise ConnectionError("the store is away")
+                raise ConnectionError("the store is unavailable")
             case "hanging":
                 await asyncio.sleep(HANGING / self.pace)
         known = self.entries.setdefault(key["session_id"] + "/" + key.get("subpath", ""), [])
@@ -47,7 +47,7 @@ class Store:
 
 
 async def converse(sdk: Any, options: Any, store: Store) -> dict[str, float]:
-    """Two turns, a request during the first append, and the end. Milliseconds."""
+    """Run two turns, with a request during the first append. Returns times in milliseconds, and what was stored."""
     seen: dict[str, float] = {}
 
     async def request() -> None:
@@ -58,7 +58,7 @@ async def converse(sdk: Any, options: Any, store: Store) -> dict[str, float]:
 
     client = sdk.ClaudeSDKClient(options)
     await client.connect()
-    asking = asyncio.create_task(request())
+    requesting = asyncio.create_task(request())
     for number in (1, 2):
         begun = time.monotonic_ns()
         await client.query(f"prompt {number}")
@@ -67,14 +67,14 @@ async def converse(sdk: Any, options: Any, store: Store) -> dict[str, float]:
                 seen[f"prompt {number} to result"] = (time.monotonic_ns() - begun) / 1e6
                 session_id = message.session_id
         if store.way != "slow":
-            store.way = "there"  # back again
-    await asking
+            store.way = "there"  # from now on it works
+    await requesting
     await client.disconnect()
     return {**seen, **judge(session_id, store)}
 
 
 def judge(session_id: str, store: Store) -> dict[str, float]:
-    """Set what is stored beside what is on disk. Per cent."""
+    """Compare the stored entries with those on disk. Returns percentages."""
     [path] = Path(os.environ["HOME"]).rglob(f"{session_id}.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     wanted = [each for each in lines if not each["type"].startswith("api-request")]
@@ -86,7 +86,7 @@ def judge(session_id: str, store: Store) -> dict[str, float]:
 
 
 def main(case: dict[str, Any]) -> None:
-    """Run one conversation, and print what was seen."""
+    """Run one conversation and print what was measured as JSON."""
     sdk = importlib.import_module(case["sdk"])
     pace = QUICKER if case["quick"] else 1
     store = Store(case["way"], pace)

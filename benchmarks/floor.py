@@ -1,7 +1,7 @@
-"""The least that any program can do over the same pipes: read a line, write a line, nothing else.
+"""The lower bound for any SDK: a program that reads a line from the peer, writes a prepared line, and nothing else.
 
-It starts the peer as an SDK would and answers by ready-made bytes. It blocks, parses nothing, and allocates next to
-nothing: no SDK can be faster, so it is what the others are measured against.
+It starts the peer as an SDK would. It blocks, parses nothing, and allocates next to nothing: no SDK can be faster,
+so the SDKs are compared with it.
 """
 
 import json
@@ -11,43 +11,44 @@ import sys
 import time
 from typing import Any
 
-_CHUNK = 1 << 16  # what a pipe holds
-# As long as the answer to a small call.
+_CHUNK = 1 << 16  # the capacity of a pipe
+# As long as the response to a small tool call.
 _TEXT = b'{"jsonrpc":"2.0","id":10,"result":{"content":[{"type":"text","text":"42.0"}]}}'
-_ANSWER = (
+_RESPONSE = (
     b'{"type":"control_response","response":{"subtype":"success","request_id":"peer_10","response":{"mcp_response":'
     + _TEXT
     + b"}}}\n"
 )
 
 
-def answer(come: int, go: int) -> None:
-    """Line for line, until the peer has gone."""
-    while lines := os.read(come, _CHUNK).count(b"\n"):
-        os.write(go, _ANSWER * lines)
+def respond(incoming: int, outgoing: int) -> None:
+    """Write a response for each line that is read, until the peer closes its end."""
+    while lines := os.read(incoming, _CHUNK).count(b"\n"):
+        os.write(outgoing, _RESPONSE * lines)
 
 
-def listen(come: int) -> dict[str, int]:
-    """Read only, and say what a driver says of a stream."""
+def listen(incoming: int) -> dict[str, int]:
+    """Read a stream of messages without responding. Returns the figures that a driver reports of a stream."""
     count, last = 0, 0
-    while chunk := os.read(come, _CHUNK):
+    while chunk := os.read(incoming, _CHUNK):
         count += chunk.count(b"\n")
         last = time.monotonic_ns()
     return {"messages": count, "last": last, "cpu": time.process_time_ns()}
 
 
 def main(program: str, case: dict[str, Any]) -> None:
+    """Start the peer, and respond to it or, with `listen`, only read from it."""
     if "core" in case:
         os.sched_setaffinity(0, {case["core"]})
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as peer:  # noqa: S603
         assert peer.stdin is not None  # noqa: S101
         assert peer.stdout is not None  # noqa: S101
-        come, go = peer.stdout.fileno(), peer.stdin.fileno()
-        os.write(go, b'{"type":"user"}\n')
+        incoming, outgoing = peer.stdout.fileno(), peer.stdin.fileno()
+        os.write(outgoing, b'{"type":"user"}\n')
         if case.get("listen"):
-            sys.stdout.write(json.dumps(listen(come)))
+            sys.stdout.write(json.dumps(listen(incoming)))
         else:
-            answer(come, go)
+            respond(incoming, outgoing)
 
 
 main(sys.argv[1], json.loads(sys.argv[2]))

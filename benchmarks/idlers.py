@@ -1,7 +1,7 @@
-"""Run as a program: opens many connections to a server and says nothing on them, until stdin ends.
+"""A program that opens many connections to a server and keeps them silent until its stdin is closed.
 
-`idlers.py PORT COUNT [again]`. It prints a line when all have been opened. With `again`, a connection that the
-server closes is opened anew, a thousand in a second at most.
+`idlers.py PORT COUNT [again]`. It prints a line when all connections are open. With `again`, a connection that the
+server closes is opened again, at most a thousand per second.
 """
 
 import contextlib
@@ -12,13 +12,13 @@ import socket
 import sys
 import time
 
-PATIENCE = 60.0  # seconds that all of them may take to be opened
-AT_ONCE = 200  # connections that are being opened
+PATIENCE = 60.0  # seconds within which all connections must be open
+AT_ONCE = 200  # the most connections that are being opened at the same time
 PAUSE = AT_ONCE / 1_000
 
 
 class Idlers:
-    """Connections that are being opened, and those that are open."""
+    """A set of silent connections, with counts of those being opened and those opened so far."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -27,38 +27,39 @@ class Idlers:
         self.opened = 0
 
     def connect(self) -> None:
-        """Begin to open one."""
-        wire = socket.socket()
-        wire.setblocking(False)
-        if wire.connect_ex(("127.0.0.1", self._port)) not in {0, errno.EINPROGRESS}:
-            wire.close()
+        """Start to open one connection."""
+        connection = socket.socket()
+        connection.setblocking(False)
+        if connection.connect_ex(("127.0.0.1", self._port)) not in {0, errno.EINPROGRESS}:
+            connection.close()
             return
-        self._events.register(wire, selectors.EVENT_WRITE)
+        self._events.register(connection, selectors.EVENT_WRITE)
         self.opening += 1
 
-    def look(self, seconds: float) -> int:
-        """Wait for something to happen. How many connections have been closed by the server."""
+    def poll(self, seconds: float) -> int:
+        """Wait for events on the connections. Returns how many connections the server has closed."""
         closed = 0
         for key, events in self._events.select(seconds):
-            wire = key.fileobj
+            connection = key.fileobj
             if events & selectors.EVENT_WRITE:
                 self.opening -= 1
                 self.opened += 1
-                self._events.modify(wire, selectors.EVENT_READ)
+                self._events.modify(connection, selectors.EVENT_READ)
             else:
-                self._events.unregister(wire)
-                wire.close()  # type: ignore[union-attr] - it is a socket
+                self._events.unregister(connection)
+                connection.close()  # type: ignore[union-attr] - it is a socket
                 closed += 1
         return closed
 
-    def ended(self) -> bool:
-        """Whether stdin has ended; from then on nobody needs them."""
+    def stdin_ended(self) -> bool:
+        """True if stdin was closed, after which the connections are no longer needed."""
         with selectors.DefaultSelector() as events:
             events.register(sys.stdin, selectors.EVENT_READ)
             return bool(events.select(0))
 
 
 def main(port: int, count: int, again: bool) -> None:
+    """Open the connections, print `open`, and keep them until stdin is closed."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     idlers, deadline = Idlers(port), time.monotonic() + PATIENCE
@@ -67,13 +68,13 @@ def main(port: int, count: int, again: bool) -> None:
         while begun < count and idlers.opening < AT_ONCE:
             idlers.connect()
             begun += 1
-        idlers.look(1.0)
+        idlers.poll(1.0)
         if time.monotonic() > deadline:
-            sys.exit(f"only {idlers.opened} connections after {PATIENCE:.0f} s")
+            sys.exit(f"only {idlers.opened} of {count} connections were opened within {PATIENCE:.0f} s")
     sys.stdout.write("open\n")
     sys.stdout.flush()
-    while not idlers.ended():
-        closed = idlers.look(0.1)
+    while not idlers.stdin_ended():
+        closed = idlers.poll(0.1)
         if again:
             for _ in range(min(closed, AT_ONCE)):
                 idlers.connect()

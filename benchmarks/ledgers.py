@@ -1,7 +1,7 @@
-"""Throughput of the ledgers side by side, as a page: `python -m benchmarks.ledgers [--calls N] [--out FILE]`.
+"""Writes a page that compares the ledgers' throughput: `python -m benchmarks.ledgers [--calls N] [--out FILE]`.
 
-Each of eight processes books and settles calls with four limits set: first for a budget that has room for a
-quarter of them, then for one that is never reached. Postgres is Debian's, on this machine, with `fsync` on.
+Eight processes reserve and settle calls with four limits set: first with a budget that has room for a quarter of
+the calls, then with one that is never reached. Postgres is Debian's, on this machine, with `fsync` on.
 """
 
 import argparse
@@ -33,8 +33,8 @@ benchmarks.ledgers` on a machine with {cores} cores (load average {load:.1f} bef
 
 
 @dataclass
-class Found:
-    """What one process counted, and how long each call took."""
+class ProcessResult:
+    """The counts of one process, and how long each of its calls took."""
 
     bought: int
     refused: int
@@ -42,11 +42,11 @@ class Found:
 
 
 def book(address: str, session: str, count: int, budget: int, ready: Any, results: Any) -> None:  # noqa: PLR0917
-    """Book so many calls, as one of several processes."""
+    """Reserve and settle `count` calls; runs in each of several processes."""
     limits = Limits(
         per_call=budget, per_session=budget, per_day=10**15, total=10**15, per_tool={"api:x": budget}
     )
-    found = Found(0, 0, [])
+    found = ProcessResult(0, 0, [])
     with open_ledger(address) as ledger:
         ready.wait(60)
         for number in range(count):
@@ -65,8 +65,10 @@ def book(address: str, session: str, count: int, budget: int, ready: Any, result
     results.put(found)
 
 
-def race(address: str, session: str, processes: int, calls: int, budget: int) -> tuple[float, list[Found]]:
-    """Let processes book at once. Returns the seconds that it took, and what each found."""
+def race(
+    address: str, session: str, processes: int, calls: int, budget: int
+) -> tuple[float, list[ProcessResult]]:
+    """Run `book` in several processes at once. Returns the seconds that it took, and the result of each."""
     spawn = multiprocessing.get_context("spawn")
     ready, results = spawn.Barrier(processes + 1), spawn.Queue()
     given = (address, session, calls // processes, budget, ready, results)
@@ -83,8 +85,8 @@ def race(address: str, session: str, processes: int, calls: int, budget: int) ->
 
 
 def measure(name: str, address: str, calls: int) -> str:
-    """Measure one ledger. Returns its line of the table."""
-    with open_ledger(address) as ledger:  # the price is confirmed before any of them begins
+    """Measure one ledger. Returns its row of the table."""
+    with open_ledger(address) as ledger:  # confirm the price before any process begins
         ledger.settle(ledger.begin(Order("first", "x", "api:x", "x", PRICE, "", "d"), Limits()).id, None)
     took, found = race(address, "few", PROCESSES, 200, 50 * PRICE)
     bought, refused = sum(each.bought for each in found), sum(each.refused for each in found)
@@ -103,26 +105,28 @@ def measure(name: str, address: str, calls: int) -> str:
 
 
 def main(given: list[str] | None = None) -> int:
-    """Measure both, and print or write the page."""
+    """Measure both ledgers, and print or write the page."""
     parser = argparse.ArgumentParser("python -m benchmarks.ledgers", description=__doc__)
     parser.add_argument("--calls", type=int, default=2000, metavar="N")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the page to write; default: print it")
-    asked = parser.parse_args(given)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="file to write the page to (default: print it)"
+    )
+    options = parser.parse_args(given)
     sys.path.insert(0, str(HERE.parent / "tests"))
-    from shared.servers import PostgresServer  # noqa: PLC0415 - of the tests
+    from shared.servers import PostgresServer  # noqa: PLC0415 - a helper of the tests, found by the line above
 
     class Durable(PostgresServer):
         command: Callable[[], list[Any]] = lambda self: [*PostgresServer.command(self), "-c", "fsync=on"]
 
-    page = HEAD.format(cores=os.cpu_count(), load=os.getloadavg()[0], calls=f"{asked.calls:,}")
+    page = HEAD.format(cores=os.cpu_count(), load=os.getloadavg()[0], calls=f"{options.calls:,}")
     with tempfile.TemporaryDirectory() as folder:
-        page += measure("SQLite", str(Path(folder) / "ledger.db"), asked.calls)
+        page += measure("SQLite", str(Path(folder) / "ledger.db"), options.calls)
     with Durable() as server:
-        page += measure("Postgres", server.create_database(), asked.calls)
-    if asked.out is None:
+        page += measure("Postgres", server.create_database(), options.calls)
+    if options.out is None:
         sys.stdout.write(page)
     else:
-        asked.out.write_text(page)
+        options.out.write_text(page)
     return 0
 
 

@@ -1,7 +1,7 @@
-"""A neutral MCP client: raw lines and raw HTTP, from the standard library alone.
+"""A neutral MCP client over stdio and HTTP, written with the standard library alone.
 
-What it sends while it times is made before, and what comes back is looked at afterwards, so that the time is that
-of the server as far as that is possible.
+What it sends is prepared before the timing starts, and the responses are checked afterwards, so that the time is
+that of the server as far as possible.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ _HELLO = {"protocolVersion": SESSION, "capabilities": {}, "clientInfo": _INFO}
 _CHUNK = 1 << 20
 _WAIT = 60.0
 
-Asked = tuple[str, dict[str, Any]]
+Request = tuple[str, dict[str, Any]]
 """A method and its parameters."""
 
 
-class Timed:
-    """How long each request took, how long all of them, and what came back."""
+class TimedReplies:
+    """The responses to some requests, how long each took, and how long all took."""
 
     def __init__(self, times: list[int], took: float, replies: list[bytes]) -> None:
         self.times = times
@@ -48,36 +48,36 @@ class Stdio:
         self._modern = version == MODERN
         self._ids = 0
         if not self._modern:
-            self.timed([("initialize", _HELLO)])
-            os.write(self._out, _encoded({"jsonrpc": "2.0", "method": "notifications/initialized"}) + b"\n")
+            self.send_each([("initialize", _HELLO)])
+            os.write(self._out, _encode({"jsonrpc": "2.0", "method": "notifications/initialized"}) + b"\n")
 
-    def made(self, asked: Asked) -> bytes:
-        """A request as it goes over the wire."""
+    def encode_request(self, request: Request) -> bytes:
+        """Encode a request with the next id, as it is sent."""
         self._ids += 1
-        return _encoded(_request(self._ids, asked, self._modern)) + b"\n"
+        return _encode(_make_request(self._ids, request, self._modern)) + b"\n"
 
-    def timed(self, requests: Sequence[Asked]) -> Timed:
-        """Send them one after the other."""
-        ready = [self.made(each) for each in requests]
-        clock, write, read, out, come = time.perf_counter_ns, os.write, os.read, self._out, self._in
+    def send_each(self, requests: Sequence[Request]) -> TimedReplies:
+        """Send requests, each one after the response to the previous one, and time them."""
+        ready = [self.encode_request(each) for each in requests]
+        clock, write, read, outgoing, incoming = time.perf_counter_ns, os.write, os.read, self._out, self._in
         times, replies = [], []
         begun = clock()
         for line in ready:
             start = clock()
-            write(out, line)
-            reply = read(come, _CHUNK)
+            write(outgoing, line)
+            reply = read(incoming, _CHUNK)
             while not reply.endswith(b"\n"):
-                more = read(come, _CHUNK)
+                more = read(incoming, _CHUNK)
                 if not more:
                     raise EOFError
                 reply += more
             times.append(clock() - start)
             replies.append(reply)
-        return Timed(times, (clock() - begun) / 1e9, replies)
+        return TimedReplies(times, (clock() - begun) / 1e9, replies)
 
-    def flooded(self, requests: Sequence[Asked], depth: int) -> Timed:
-        """Keep so many open at once."""
-        ready = [self.made(each) for each in requests]
+    def send_at_once(self, requests: Sequence[Request], depth: int) -> TimedReplies:
+        """Send requests with `depth` of them in flight, and time them."""
+        ready = [self.encode_request(each) for each in requests]
         replies, sent, got = [], depth, 0
         begun = time.perf_counter_ns()
         os.write(self._out, b"".join(ready[:depth]))
@@ -91,11 +91,11 @@ class Stdio:
             if more := b"".join(ready[sent : sent + ended]):
                 os.write(self._out, more)
             sent += ended
-        return Timed([], (time.perf_counter_ns() - begun) / 1e9, b"".join(replies).splitlines())
+        return TimedReplies([], (time.perf_counter_ns() - begun) / 1e9, b"".join(replies).splitlines())
 
 
 class Http:
-    """A client of a server over HTTP: one connection that is kept, and one session where the version has them."""
+    """A client of a server over HTTP: one kept connection, and one session if the protocol version has sessions."""
 
     def __init__(self, port: int, version: str) -> None:
         self._port = port
@@ -103,13 +103,13 @@ class Http:
         self._version = version
         self._ids = 0
         self._session = ""
-        self.wire = _connected(port)
+        self.connection = _connect(port)
         if not self._modern:
-            hello = self.timed([("initialize", _HELLO)]).replies[0]
+            hello = self.send_each([("initialize", _HELLO)]).replies[0]
             head = hello.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
             named = dict(line.lower().split(": ", 1) for line in head[1:])
             self._session = named["mcp-session-id"]
-            self._exchange(self._post({"jsonrpc": "2.0", "method": "notifications/initialized"}, None))
+            self._exchange(self._encode_post({"jsonrpc": "2.0", "method": "notifications/initialized"}, None))
 
     def __enter__(self) -> Self:
         return self
@@ -121,15 +121,15 @@ class Http:
             )
             with contextlib.suppress(OSError, EOFError):  # the connection may be gone
                 self._exchange(f"{head}Accept: application/json, text/event-stream\r\n\r\n".encode())
-        self.wire.close()
+        self.connection.close()
 
-    def made(self, asked: Asked) -> bytes:
-        """A request as it goes over the wire."""
+    def encode_request(self, request: Request) -> bytes:
+        """Encode a request with the next id, as it is sent."""
         self._ids += 1
-        return self._post(_request(self._ids, asked, self._modern), asked)
+        return self._encode_post(_make_request(self._ids, request, self._modern), request)
 
-    def _post(self, message: dict[str, Any], asked: Asked | None) -> bytes:
-        body = _encoded(message)
+    def _encode_post(self, message: dict[str, Any], request: Request | None) -> bytes:
+        body = _encode(message)
         head = [
             "POST /mcp HTTP/1.1",
             f"Host: 127.0.0.1:{self._port}",
@@ -138,10 +138,10 @@ class Http:
             "Content-Type: application/json",
             f"Content-Length: {len(body)}",
         ]
-        if self._modern and asked is not None:
-            head.append(f"Mcp-Method: {asked[0]}")
-            if "name" in asked[1]:
-                head.append(f"Mcp-Name: {asked[1]['name']}")
+        if self._modern and request is not None:
+            head.append(f"Mcp-Method: {request[0]}")
+            if "name" in request[1]:
+                head.append(f"Mcp-Name: {request[1]['name']}")
         if message.get("method") != "initialize":
             head.append(f"Mcp-Protocol-Version: {self._version}")
         if self._session:
@@ -149,28 +149,30 @@ class Http:
         return "\r\n".join(head).encode() + b"\r\n\r\n" + body
 
     def _exchange(self, request: bytes) -> bytes:
-        self.wire.sendall(request)
-        reply = self.wire.recv(_CHUNK)
-        while not complete(reply):
-            more = self.wire.recv(_CHUNK)
+        self.connection.sendall(request)
+        reply = self.connection.recv(_CHUNK)
+        while not is_complete(reply):
+            more = self.connection.recv(_CHUNK)
             if not more:
                 raise EOFError
             reply += more
         return reply
 
-    def wake(self) -> None:
-        """Be connected, though the server may have closed a connection that was not used."""
+    def ensure_connected(self) -> None:
+        """Call a tool, and reconnect if the server has closed the idle connection."""
         with contextlib.suppress(OSError, EOFError):
-            self._exchange(self.made(("tools/call", {"name": "add", "arguments": {"a": 1, "b": 1}})))
+            self._exchange(
+                self.encode_request(("tools/call", {"name": "add", "arguments": {"a": 1, "b": 1}}))
+            )
             return
-        self.wire.close()
-        self.wire = _connected(self._port)
+        self.connection.close()
+        self.connection = _connect(self._port)
 
-    def timed(self, requests: Sequence[Asked]) -> Timed:
-        """Send them one after the other."""
-        ready = [self.made(each) for each in requests]
+    def send_each(self, requests: Sequence[Request]) -> TimedReplies:
+        """Send requests, each one after the response to the previous one, and time them."""
+        ready = [self.encode_request(each) for each in requests]
         if self._session or self._modern:
-            self.wake()
+            self.ensure_connected()
         clock, exchange = time.perf_counter_ns, self._exchange
         times, replies = [], []
         begun = clock()
@@ -179,49 +181,49 @@ class Http:
             reply = exchange(each)
             times.append(clock() - start)
             replies.append(reply)
-        return Timed(times, (clock() - begun) / 1e9, replies)
+        return TimedReplies(times, (clock() - begun) / 1e9, replies)
 
 
-def flooded(clients: Sequence[Http], requests: Sequence[Asked]) -> Timed:
-    """Send them over several connections, each one after the other; together."""
+def send_at_once(clients: Sequence[Http], requests: Sequence[Request]) -> TimedReplies:
+    """Send requests over several connections at once, one after the other on each, and time them."""
     share = len(requests) // len(clients)
-    ready = [[each.made(asked) for asked in requests[:share]] for each in clients]
+    ready = [[each.encode_request(request) for request in requests[:share]] for each in clients]
     replies: list[bytes] = []
     for each in clients:
-        each.wake()
+        each.ensure_connected()
     with selectors.DefaultSelector() as poll:
         begun = time.perf_counter_ns()
         for client, own in zip(clients, ready, strict=True):
             queue = iter(own)
-            client.wire.sendall(next(queue))
-            poll.register(client.wire, selectors.EVENT_READ, [queue, b""])
+            client.connection.sendall(next(queue))
+            poll.register(client.connection, selectors.EVENT_READ, [queue, b""])
         while len(replies) < share * len(clients):
             events = poll.select(_WAIT)
             if not events:
-                raise TimeoutError(f"no answer within {_WAIT} s")
+                raise TimeoutError(f"no response within {_WAIT:.0f} s")
             for key, _ in events:
-                _step(key, replies)
+                _receive(key, replies)
         took = (time.perf_counter_ns() - begun) / 1e9
-    return Timed([], took, replies)
+    return TimedReplies([], took, replies)
 
 
-def _step(key: selectors.SelectorKey, replies: list[bytes]) -> None:
-    """More of an answer on one connection; at its end the next request."""
-    state, wire = key.data, key.fileobj
-    assert isinstance(wire, socket.socket)  # noqa: S101
-    chunk = wire.recv(_CHUNK)
+def _receive(key: selectors.SelectorKey, replies: list[bytes]) -> None:
+    """Read more of a response on one connection. When it is complete, send the next request."""
+    state, connection = key.data, key.fileobj
+    assert isinstance(connection, socket.socket)  # noqa: S101
+    chunk = connection.recv(_CHUNK)
     if not chunk:
         raise EOFError
     state[1] += chunk
-    if complete(state[1]):
+    if is_complete(state[1]):
         replies.append(state[1])
         state[1] = b""
         if (following := next(state[0], None)) is not None:
-            wire.sendall(following)
+            connection.sendall(following)
 
 
-def complete(reply: bytes) -> bool:
-    """Whether that is a whole HTTP response."""
+def is_complete(reply: bytes) -> bool:
+    """True if these bytes are a whole HTTP response."""
     end = reply.find(b"\r\n\r\n")
     if end < 0:
         return False
@@ -234,17 +236,17 @@ def complete(reply: bytes) -> bool:
     return head.startswith((b"http/1.1 202", b"http/1.1 204"))
 
 
-def messages(replies: Sequence[bytes]) -> Iterator[dict[str, Any]]:
-    """What was said in them: lines, or bodies of HTTP as they are or as events."""
+def decode_messages(replies: Sequence[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the messages in responses: lines, or HTTP bodies with plain JSON or with events."""
     for reply in replies:
         if not reply.startswith(b"HTTP/"):
             yield json.loads(reply)
             continue
         head, _, body = reply.partition(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 200"):
-            raise ValueError(f"a wrong answer: {reply[:300]!r}")
+            raise ValueError(f"wrong response: {reply[:300]!r}")
         if b"chunked" in head.lower():
-            body = _joined(body)
+            body = _join_chunks(body)
         if b"text/event-stream" in head:
             data = [
                 line[6:]
@@ -256,17 +258,17 @@ def messages(replies: Sequence[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def check(replies: Sequence[bytes], count: int, expect: str) -> None:
-    """A fast wrong answer is worth nothing."""
-    found = list(messages(replies))
+    """Check that there are `count` results without an error, and that each contains the text `expect`."""
+    found = list(decode_messages(replies))
     if len(found) != count:
-        raise ValueError(f"{count} requests, {len(found)} answers")
+        raise ValueError(f"{count} requests got {len(found)} responses")
     for each in found:
         if "result" not in each or each["result"].get("isError") or expect not in json.dumps(each["result"]):
-            raise ValueError(f"a wrong answer: {json.dumps(each)[:300]}")
+            raise ValueError(f"wrong response: {json.dumps(each)[:300]}")
 
 
-def _joined(body: bytes) -> bytes:
-    """Chunks of HTTP put together."""
+def _join_chunks(body: bytes) -> bytes:
+    """Return the content of a chunked HTTP body."""
     parts = []
     while True:
         size, _, body = body.partition(b"\r\n")
@@ -277,25 +279,25 @@ def _joined(body: bytes) -> bytes:
         body = body[length + 2 :]
 
 
-def _request(number: int, asked: Asked, modern: bool) -> dict[str, Any]:
-    method, params = asked
+def _make_request(number: int, request: Request, modern: bool) -> dict[str, Any]:
+    method, params = request
     if modern:
         params = {**params, "_meta": {**_ENVELOPE, **params.get("_meta", {})}}
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
-def _encoded(message: dict[str, Any]) -> bytes:
+def _encode(message: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode()
 
 
-def _connected(port: int) -> socket.socket:
-    """A connection, as soon as somebody listens."""
+def _connect(port: int) -> socket.socket:
+    """Connect to a port of this machine, as soon as a server listens on it."""
     until = time.monotonic() + _WAIT
     while True:
         with contextlib.suppress(ConnectionRefusedError):
-            wire = socket.create_connection(("127.0.0.1", port), timeout=_WAIT)
-            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return wire
+            connection = socket.create_connection(("127.0.0.1", port), timeout=_WAIT)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
         if time.monotonic() > until:
-            raise TimeoutError("no server came up")
+            raise TimeoutError(f"no server listens on port {port} after {_WAIT:.0f} s")
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Curves as SVG: the same figures make the same bytes, so that a new run shows only what has changed."""
+"""Draws curves as SVG. The same figures give the same bytes, so that a diff shows only what has changed."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ OTHERS = ("#4f9d5d", "#8c62aa", "#b59a2c")
 
 
 def draw(curve: dict[str, Any], path: Path) -> None:
-    """One curve of `Curve.as_json`, with what is expected of it as a thin dashed line."""
+    """Draw a curve, given as by `Curve.to_json`, with the expected growth as a thin dashed line."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
     others = iter(OTHERS * 3)
@@ -29,7 +29,7 @@ def draw(curve: dict[str, Any], path: Path) -> None:
         colour = COLOURS.get(name) or next(others)
         width = 2 if name == curve["judged"] else 1.3
         axes.plot(xs, ys, marker="o", markersize=4, linewidth=width, color=colour, label=name)
-    xs, ys = guide(curve)
+    xs, ys = make_guide(curve)
     axes.plot(
         xs, ys, linestyle="--", linewidth=0.8, color="#333333", label=f"{curve['expected']}, as expected"
     )
@@ -37,22 +37,22 @@ def draw(curve: dict[str, Any], path: Path) -> None:
     axes.set_yscale("log")
     axes.set_xlabel(curve["x"])
     axes.set_ylabel(curve["y"])
-    axes.set_title(title(curve), fontsize=11)
+    axes.set_title(format_title(curve), fontsize=11)
     axes.grid(visible=True, which="major", linewidth=0.4, color="#dddddd")
     every = [y for points in curve["series"].values() for _x, y in points]
     if max(every) < 3 * min(every):  # a flat line must look flat
         axes.set_ylim(min(every) / 3, max(every) * 3)
     axes.legend(frameon=False, fontsize=9)
-    saved(figure, path)
+    save_figure(figure, path)
 
 
-def saved(figure: Figure, path: Path) -> None:
-    """Write a figure, without anything that differs from run to run."""
+def save_figure(figure: Figure, path: Path) -> None:
+    """Save a figure as SVG, without metadata that differs from run to run."""
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 
-def guide(curve: dict[str, Any]) -> tuple[list[float], list[float]]:
-    """The expected order, laid through the last point that is judged, over the points that are."""
+def make_guide(curve: dict[str, Any]) -> tuple[list[float], list[float]]:
+    """Return the line of expected growth: through the last point of the judged series, over the points judged."""
     points = curve["series"][curve["judged"]]
     linear = curve["expected"] == "linear"
     first = points[len(points) // 2 - 1 if linear and len(points) > 1 else 0][0]
@@ -60,6 +60,7 @@ def guide(curve: dict[str, Any]) -> tuple[list[float], list[float]]:
     return [first, last], [top * first / last if linear else top, top]
 
 
-def title(curve: dict[str, Any]) -> str:
+def format_title(curve: dict[str, Any]) -> str:
+    """Return the title: the name of the curve, and whether it grows as expected."""
     verdict = "holds" if curve["holds"] else "does NOT hold"
     return f"{curve['name']}: {curve['expected']} {verdict} (exponent {curve['exponent']:.2f})"

@@ -1,6 +1,6 @@
 """Starts what is measured: a driver in a fresh process, with the peer in place of the CLI.
 
-The environment is built from scratch, so that nothing of the caller's reaches an SDK.
+The environment is made from scratch, so that no variable of the caller's reaches an SDK.
 """
 
 import json
@@ -15,11 +15,11 @@ from benchmarks import typescript
 
 HERE = Path(__file__).parent
 SDKS = {"toolwire": "toolwire", "official": "claude_agent_sdk"}
-LIMIT = 180.0  # seconds that one process may take
+LIMIT = 180.0  # seconds after which a process is aborted
 
 
-def environment(home: Path) -> dict[str, str]:
-    """What a driver gets: a search path, a home of its own, and this project to import from."""
+def make_environment(home: Path) -> dict[str, str]:
+    """Return the environment of a driver: a search path, its own home, and the path to import this project."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(home),
@@ -29,11 +29,11 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def python(arguments: list[str], home: Path, **more: Any) -> "subprocess.CompletedProcess[str]":
-    """Run this Python with those arguments, in that environment."""
+def run_python(arguments: list[str], home: Path, **more: Any) -> "subprocess.CompletedProcess[str]":
+    """Run this Python with the given arguments, in the environment of a driver."""
     return subprocess.run(  # noqa: S603
         [sys.executable, *arguments],
-        env=environment(home),
+        env=make_environment(home),
         cwd=home,
         capture_output=True,
         text=True,
@@ -43,8 +43,8 @@ def python(arguments: list[str], home: Path, **more: Any) -> "subprocess.Complet
     )
 
 
-def peer_program(plan: dict[str, Any], folder: Path) -> tuple[Path, Path]:
-    """An executable that plays the plan, and the file that its report will be in."""
+def write_peer(plan: dict[str, Any], folder: Path) -> tuple[Path, Path]:
+    """Write the peer as an executable that follows the plan. Returns it and the file for its report."""
     program, report, planned = folder / "peer", folder / "report.json", folder / "plan.json"
     planned.write_text(json.dumps(plan))
     source = (HERE / "peer.py").read_text()
@@ -54,31 +54,31 @@ def peer_program(plan: dict[str, Any], folder: Path) -> tuple[Path, Path]:
     return program, report
 
 
-def driven(sdk: str, plan: dict[str, Any], **case: Any) -> dict[str, Any]:
-    """The report of the peer after one SDK went through a plan, with what its driver saw as `driver`.
+def drive(sdk: str, plan: dict[str, Any], **case: Any) -> dict[str, Any]:
+    """Have one SDK go through a plan. Returns the report of the peer, with what the driver measured as `driver`.
 
-    `sdk` is a key of `SDKS`, `typescript` or `floor`. `case` goes to the driver of that one.
+    `sdk` is a key of `SDKS`, `typescript` or `floor`. `case` is passed to its driver.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
-        program, report = peer_program({"bare": sdk == "floor", **plan}, folder)
+        program, report = write_peer({"bare": sdk == "floor", **plan}, folder)
         if sdk == "floor":
-            done = python([str(HERE / "floor.py"), str(program), json.dumps(case)], folder)
+            done = run_python([str(HERE / "floor.py"), str(program), json.dumps(case)], folder)
         elif sdk == "typescript":
-            done = typescript.run({"peer": str(program), **case}, environment(folder), folder)
+            done = typescript.run({"peer": str(program), **case}, make_environment(folder), folder)
         else:
             what = {"sdk": SDKS[sdk], "peer": str(program), **case}
-            done = python(["-m", "benchmarks.drive", json.dumps(what)], folder)
-        told = json.loads(report.read_text()) if report.exists() else {"error": "the peer wrote no report"}
-        if "error" in told or done.returncode:
-            problem = told.get("error", f"exit code {done.returncode}")
+            done = run_python(["-m", "benchmarks.drive", json.dumps(what)], folder)
+        found = json.loads(report.read_text()) if report.exists() else {"error": "the peer wrote no report"}
+        if "error" in found or done.returncode:
+            problem = found.get("error", f"exit code {done.returncode}")
             raise RuntimeError(f"{sdk}: {problem}\n{done.stderr[-2000:]}")
-        told["driver"] = json.loads(done.stdout) if done.stdout else {}
-        return dict(told)
+        found["driver"] = json.loads(done.stdout) if done.stdout else {}
+        return dict(found)
 
 
-def percentile(times: list[float], share: float) -> float:
-    """The value that this share of them does not exceed; between two of them where it falls there."""
+def compute_percentile(times: list[float], share: float) -> float:
+    """Return the value that this share of the times does not exceed, interpolated between two of them."""
     ordered = sorted(times)
     below, part = divmod((len(ordered) - 1) * share, 1)
     low, high = ordered[int(below)], ordered[min(int(below) + 1, len(ordered) - 1)]

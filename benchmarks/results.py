@@ -1,7 +1,7 @@
-"""What was measured: rows, targets and curves, and the figures that are made of them.
+"""The results of a suite: rows, targets and curves, and the figures derived from them.
 
-A row has one value a round. Contenders of a case are measured in turn within each round, so a ratio is taken within
-a round too: what the machine did then, it did to both.
+A row has one value per round. The contenders of a case are measured one after the other within each round, and a
+ratio is taken within a round too, so that other load on the machine affects both sides.
 """
 
 import math
@@ -11,16 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Measured = Mapping[str, float]
-"""What one turn of one contender gave: a figure for each measure."""
-Turn = Callable[[], Measured]
+Figures = Mapping[str, float]
+"""The result of one turn of one contender: a value for each measure."""
+Turn = Callable[[], Figures]
+"""Measures one contender once."""
 Way = Literal["at least", "at most"]
 Order = Literal["constant", "linear"]
 
 
 @dataclass
 class Row:
-    """One figure of one contender, as it came out in each round."""
+    """One measure of one contender, with its value in each round."""
 
     suite: str
     case: str
@@ -33,13 +34,13 @@ class Row:
     def median(self) -> float:
         return statistics.median(self.values)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "median": self.median, "low": min(self.values), "high": max(self.values)}
 
 
 @dataclass
 class Target:
-    """What was promised, and what came out."""
+    """A limit that a measurement should keep to, and what was measured."""
 
     what: str
     way: Way
@@ -52,29 +53,32 @@ class Target:
     def met(self) -> bool:
         return self.measured >= self.limit if self.way == "at least" else self.measured <= self.limit
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "met": self.met}
 
 
 @dataclass
 class Curve:
-    """How a cost grows, and how it should."""
+    """How a cost grows with a size, and how it is expected to grow."""
 
     name: str
     x: str
     y: str
     expected: Order
     series: dict[str, list[tuple[float, float]]]
-    """Points by contender."""
+    """The points of each contender."""
     judged: str
-    """Whose growth is checked."""
+    """The contender whose growth is checked."""
     slack: float = 0.15
-    """How far the exponent may be from what is expected."""
+    """By how much the exponent may exceed the expected one."""
     note: str = ""
 
     @property
     def exponent(self) -> float:
-        """The slope on two logarithmic axes over the upper half of the points, where fixed costs weigh less."""
+        """The slope on two logarithmic axes.
+
+        For a linear curve it is taken over the upper half of the points, where fixed costs matter less.
+        """
         points = self.series[self.judged]
         upper = points[len(points) // 2 :] if self.expected == "linear" else points
         if len(upper) < 2:  # noqa: PLR2004
@@ -84,28 +88,29 @@ class Curve:
 
     @property
     def holds(self) -> bool:
-        """A constant must not grow, a line must not bend up; growing slower than expected is fine."""
+        """True if the cost grows no faster than expected; growing slower is fine."""
         return self.exponent <= (1 if self.expected == "linear" else 0) + self.slack
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "exponent": self.exponent, "holds": self.holds}
 
 
 @dataclass
 class Bench:
-    """One run of the benchmarks: suites put in what they measure."""
+    """The results of one run of a suite, which adds what it measures."""
 
     quick: bool = False
-    """Fewer rounds and counts: to see that it works, not to publish."""
+    """Fewer rounds and repetitions: to check that a suite works, not to publish its results."""
     rows: list[Row] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
 
-    def rounds(self, usual: int) -> int:
+    def scale_rounds(self, usual: int) -> int:
+        """Return the number of rounds: the usual one, or 1 in a quick run."""
         return 1 if self.quick else usual
 
-    def count(self, usual: int) -> int:
-        """How often to repeat something within a turn."""
+    def scale(self, usual: int) -> int:
+        """Return how often to repeat something within a turn: the usual number, or far fewer in a quick run."""
         return max(2, usual // 40) if self.quick else usual
 
     def compare(
@@ -117,7 +122,10 @@ class Bench:
         *,
         rounds: int = 5,
     ) -> None:
-        """Measure all contenders of a case, in turn, `rounds` times; each round begins with another one."""
+        """Measure all contenders of a case one after the other, `rounds` times.
+
+        Each round begins with a different contender.
+        """
         turns = {name: (lambda turn=turn: {case: turn()}) for name, turn in contenders.items()}
         self.compare_cases(suite, case, turns, units, rounds=rounds)
 
@@ -125,15 +133,15 @@ class Bench:
         self,
         suite: str,
         label: str,
-        contenders: Mapping[str, Callable[[], Mapping[str, Measured]]],
+        contenders: Mapping[str, Callable[[], Mapping[str, Figures]]],
         units: Mapping[str, str],
         *,
         rounds: int = 5,
     ) -> None:
-        """The same where one turn gives the figures of several cases, by the name of the case."""
+        """Like `compare`, but a turn measures several cases, and returns figures by the name of the case."""
         found: dict[tuple[str, str, str], list[float]] = {}
         names = list(contenders)
-        for number in range(self.rounds(rounds)):
+        for number in range(self.scale_rounds(rounds)):
             turned = names[number % len(names) :] + names[: number % len(names)]
             for name in turned:
                 say(f"{suite}: {label}: {name}, round {number + 1}")
@@ -143,22 +151,23 @@ class Bench:
         for (case, measure, name), values in found.items():
             self.rows.append(Row(suite, case, measure, units[measure], name, values))
 
-    def row(self, suite: str, case: str, measure: str, contender: str) -> Row:
+    def find_row(self, suite: str, case: str, measure: str, contender: str) -> Row:
+        """Return the row of a measure and a contender. Raises StopIteration if it was not measured."""
         wanted = (suite, case, measure, contender)
         return next(row for row in self.rows if (row.suite, row.case, row.measure, row.contender) == wanted)
 
-    def ratios(self, above: Row, below: Row) -> list[float]:
-        """Round by round, one figure by the other."""
+    def compute_ratios(self, above: Row, below: Row) -> list[float]:
+        """Return the ratio `above / below` of each round."""
         return [a / b for a, b in zip(above.values, below.values, strict=True)]
 
-    def target(self, what: str, way: Way, limit: float, ratios: Sequence[float], note: str = "") -> None:
-        """Set what came out beside what was promised: the median over the rounds."""
+    def add_target(self, what: str, way: Way, limit: float, ratios: Sequence[float], note: str = "") -> None:
+        """Add a target, and compare the median of `ratios`, one for each round, with its limit."""
         spread = (min(ratios), max(ratios))
         self.targets.append(Target(what, way, limit, statistics.median(ratios), spread, note))
 
 
 def say(text: str) -> None:
-    """Progress, on the error output; one line that is written over on a terminal."""
+    """Print progress to stderr; on a terminal each line replaces the previous one."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{text[:110]}")
         sys.stderr.flush()

@@ -1,7 +1,7 @@
 """Starts a driver with the real CLI, which talks to a scripted model on loopback.
 
-The environment is that of `toolwire.testing`, with nothing of the caller's in it, and the driver itself has it too:
-the official SDK hands its own on to the CLI.
+The environment is that of `toolwire.testing`, without any variable of the caller's. The driver runs in it too,
+because the official SDK passes its own environment on to the CLI.
 """
 
 import json
@@ -17,20 +17,23 @@ from toolwire.testing import ClaudeEnvironment, ScriptedModel, Step, call, say
 NUMBERS = {"a": 40.5, "b": 1.5}
 
 
-def conversed(driver: str, sdk: str, **case: Any) -> dict[str, Any]:
-    """What a driver saw of a conversation with one tool call in it, and when it was started."""
+def run_tool_call(driver: str, sdk: str, **case: Any) -> dict[str, Any]:
+    """Run a driver through a conversation with one tool call. Returns what it measured, and when it was started."""
     results: list[Any] = []
     script: list[Step] = [call("mcp__calc__add", NUMBERS), say("done")]
-    told = conversed_by(driver, sdk, script, results, **case)
+    seen = run_script(driver, sdk, script, results, **case)
     if not any("42" in str(result) for result in results):
-        raise RuntimeError(f"{sdk}: the tool's result never came to the model")
-    return told
+        raise RuntimeError(f"{sdk}: the tool's result never reached the model")
+    return seen
 
 
-def conversed_by(
+def run_script(
     driver: str, sdk: str, script: Sequence[Step], results: list[Any] | None = None, **case: Any
 ) -> dict[str, Any]:
-    """What a driver saw of a conversation by a script; `results` gets those of tools, as the model saw them."""
+    """Run a driver through a scripted conversation. Returns what it measured, and when it was started.
+
+    The texts of tool results, as the model received them, are appended to `results`.
+    """
     with ScriptedModel(script) as model, ClaudeEnvironment(model) as environment:
         what = {"sdk": SDKS[sdk], "cwd": str(environment.cwd), **case}
         begun = time.monotonic_ns()

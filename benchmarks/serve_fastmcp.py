@@ -1,4 +1,4 @@
-"""Serves the tools with FastMCP, by its own `run`: `serve_fastmcp.py CASE`, a JSON object."""
+"""Serves the tools with FastMCP, through its `run` method: `serve_fastmcp.py CASE`, where CASE is a JSON object."""
 
 import json
 import sys
@@ -10,8 +10,9 @@ from benchmarks.served_tools import register
 
 
 def main(case: dict[str, Any]) -> None:
+    """Serve until the process is terminated or its input ends."""
     server: Any = FastMCP("bench")
-    # Without output schemas: with them it lists and answers more than the others do.
+    # Without output schemas, with which its lists and results would contain more than those of the others.
     register(lambda name: server.tool(name=name, output_schema=None), case["tools"])
     if case["carrier"] == "stdio":
         server.run("stdio", show_banner=False, log_level="WARNING")

@@ -1,6 +1,6 @@
-"""Serves the tools with `mcp` alone, by its low-level server: `serve_mcp.py CASE`, a JSON object.
+"""Serves the tools with the low-level server of `mcp`: `serve_mcp.py CASE`, where CASE is a JSON object.
 
-The least that can be written with it: no schema is checked, and the list is made once.
+The minimal program for that server: no schema is checked, and the list is made once.
 """
 
 import json
@@ -22,32 +22,35 @@ _LOOK_UP = create_model(
 ).model_json_schema()
 
 
-def made(count: int) -> Any:
+def make_server(count: int) -> Any:
+    """Return a server with `count` tools."""
     names = [f"look_up_{number}" for number in range(count - 1)]
     others = [types.Tool(name=name, description=look_up.__doc__, input_schema=_LOOK_UP) for name in names]
     first = types.Tool(name="add", description=add.__doc__, input_schema=_ADD)
     tools = types.ListToolsResult(tools=[first, *others])
 
-    async def give(_ctx: Any, _params: Any) -> types.ListToolsResult:
+    async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
         return tools
 
-    async def call(_ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(_ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         function = add if params.name == "add" else look_up
         value = await function(**params.arguments or {})
         return types.CallToolResult(content=[types.TextContent(type="text", text=str(value))])
 
-    return Server("bench", on_list_tools=give, on_call_tool=call)
+    return Server("bench", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
-async def over_stdio(server: Any) -> None:
+async def serve_stdio(server: Any) -> None:
+    """Serve over stdin and stdout."""
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
 def main(case: dict[str, Any]) -> None:
-    server = made(case["tools"])
+    """Serve until the process is terminated or its input ends."""
+    server = make_server(case["tools"])
     if case["carrier"] == "stdio":
-        anyio.run(over_stdio, server)
+        anyio.run(serve_stdio, server)
         return
     app = server.streamable_http_app(json_response=case.get("json", False))
     uvicorn.run(

@@ -1,4 +1,4 @@
-"""Serves the tools with toolwire, as `toolwire serve` does: `serve_toolwire.py CASE`, a JSON object."""
+"""Serves the tools as `toolwire serve` does: `serve_toolwire.py CASE`, where CASE is a JSON object."""
 
 import json
 import sys
@@ -12,6 +12,7 @@ from toolwire import ToolServer, serve_http, serve_stdio
 
 
 def main(case: dict[str, Any]) -> None:
+    """Serve until the process is terminated or its input ends."""
     server = ToolServer("bench")
     register(lambda name: server.tool(name=name), case["tools"])
     if case["carrier"] == "stdio":

@@ -1,4 +1,4 @@
-"""The tools that are served, as a user of each library would write them: the same functions for all."""
+"""The tools of the served benchmarks: the same functions for all libraries."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ async def look_up(
 
 
 def register(tool: Callable[..., Any], count: int) -> None:
-    """Add `add`, and with more than one as many others. `tool(name)` is a library's decorator."""
+    """Register `add` and `count - 1` tools for weather. `tool(name)` returns a library's decorator."""
     tool("add")(add)
     for number in range(count - 1):
         tool(f"look_up_{number}")(look_up)

@@ -1,7 +1,8 @@
-"""A shop on loopback that answers at once: what is measured is its client.
+"""A paid HTTP API on loopback that responds at once, for measuring its clients.
 
-It speaks as a catalogue's API does: `GET` lists 300 products, 50 a page; `POST` sells one. A connection is kept
-open unless its client asks to close it. Its port is the first line that it writes; it ends with its input.
+It has the API of a catalogue: `GET` lists 300 products, 50 per page; `POST` sells one. A connection is kept alive
+unless the client requests to close it. The program prints its port as the first line, and exits when its input
+ends.
 """
 
 import asyncio
@@ -13,21 +14,23 @@ PAGE = 50
 
 
 def main() -> None:
+    """Serve until the input ends."""
     asyncio.run(serve())
 
 
 async def serve() -> None:
+    """Listen on a free port, print it, and serve until the input ends."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Till, "127.0.0.1", 0)
+    server = await loop.create_server(ShopConnection, "127.0.0.1", 0)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
-    over = asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), over.set)
-    await over.wait()
+    input_ended = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), input_ended.set)
+    await input_ended.wait()
 
 
-class Till(asyncio.Protocol):
-    """One connection."""
+class ShopConnection(asyncio.Protocol):
+    """One connection of a client."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101
@@ -47,21 +50,21 @@ class Till(asyncio.Protocol):
         self.rest = body[length:]
         method, path, _ = first.split(b" ")
         closing = headers.get(b"connection") == b"close"
-        self.transport.write(_framed(SOLD if method == b"POST" else page(path.decode()), closing))
+        self.transport.write(_make_response(SOLD if method == b"POST" else make_page(path.decode()), closing))
         if closing:
             self.transport.close()
 
 
-def page(path: str) -> bytes:
-    """One page of the list."""
+def make_page(path: str) -> bytes:
+    """Return a page of the list, as JSON."""
     wanted = dict(each.split("=") for each in path.partition("?")[2].split("&"))
     first = (int(wanted["page"]) - 1) * PAGE
-    products = [product(number) for number in range(first, min(first + PAGE, PRODUCTS))]
+    products = [make_product(number) for number in range(first, min(first + PAGE, PRODUCTS))]
     return json.dumps({"items": products, "more": first + PAGE < PRODUCTS}).encode()
 
 
-def product(number: int) -> dict[str, object]:
-    """The first is free, all others cost a cent."""
+def make_product(number: int) -> dict[str, object]:
+    """Return a product of the list. The first is free, all others cost a cent."""
     fields = {
         name: {"type": "string", "description": f"The {name} to look for."}
         for name in ("city", "country", "day")
@@ -75,7 +78,8 @@ def product(number: int) -> dict[str, object]:
     }
 
 
-def _framed(body: bytes, closing: bool) -> bytes:
+def _make_response(body: bytes, closing: bool) -> bytes:
+    """Return an HTTP response with this body."""
     end = "close" if closing else "keep-alive"
     head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     head += f"Connection: {end}\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Buys in the shop, one order after the other, in one of several ways, and times each. One process, one way.
+"""Buys or lists products of the shop in one of several ways, and times each act. One process measures one way.
 
 python -m benchmarks.shopping '{"way": "catalogue", "port": 8000, "count": 100}'
 """
@@ -18,36 +18,38 @@ EXPECTED = "clear"
 WARM = 20
 
 Act = Callable[[], Awaitable[str]]
+"""Buys or lists once, and returns a text that must contain `EXPECTED`."""
 
 
 def main(case: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(asyncio.run(timed(**case))))
+    """Run one case and print the times as JSON."""
+    sys.stdout.write(json.dumps(asyncio.run(time_acts(**case))))
 
 
-async def timed(way: str, port: int, count: int, at_once: int = 1, **more: Any) -> dict[str, Any]:
-    """The time of each act, in nanoseconds; those of the first are left out. With `at_once` acts a second."""
+async def time_acts(way: str, port: int, count: int, at_once: int = 1, **more: Any) -> dict[str, Any]:
+    """Return the time of each act in nanoseconds, or with `at_once` the acts per second, after a warm-up."""
     async with AsyncExitStack() as stack:
         act = await WAYS[way](stack, port, **more)
         if at_once > 1:
-            return {"rate": await together(act, count, at_once)}
+            return {"rate": await measure_rate(act, count, at_once)}
         times = []
         for _ in range(min(WARM, count) + count):
             since = time.perf_counter_ns()
-            said = await act()
+            text = await act()
             times.append(time.perf_counter_ns() - since)
-            if EXPECTED not in said:
-                raise ValueError(f"a wrong answer: {said[:300]}")
+            if EXPECTED not in text:
+                raise ValueError(f"wrong response, without {EXPECTED!r}: {text[:300]}")
     return {"times": times[-count:]}
 
 
-async def together(act: Act, count: int, at_once: int) -> float:
-    """How many acts a second there are when so many are under way at any time."""
+async def measure_rate(act: Act, count: int, at_once: int) -> float:
+    """Return the number of acts per second with `at_once` in flight."""
 
     async def several(times: int) -> None:
         for _ in range(times):
-            said = await act()
-            if EXPECTED not in said:
-                raise ValueError(f"a wrong answer: {said[:300]}")
+            text = await act()
+            if EXPECTED not in text:
+                raise ValueError(f"wrong response, without {EXPECTED!r}: {text[:300]}")
 
     await several(WARM)
     since = time.perf_counter()
@@ -55,9 +57,9 @@ async def together(act: Act, count: int, at_once: int) -> float:
     return count // at_once * at_once / (time.perf_counter() - since)
 
 
-async def bare(stack: AsyncExitStack, port: int, *, kept: bool, entry: str = PAID) -> Act:
-    """The same request by the same HTTP library: on a fresh connection each time, or on one that is kept."""
-    import httpx2  # noqa: PLC0415 - each way has imports of its own
+async def make_bare_buyer(stack: AsyncExitStack, port: int, *, kept: bool, entry: str = PAID) -> Act:
+    """Return an act that buys with the HTTP library alone, on a fresh connection each time or on a kept one."""
+    import httpx2  # noqa: PLC0415 - each way imports only what it needs
 
     limits = httpx2.Limits(max_keepalive_connections=10 if kept else 0)
     client = await stack.enter_async_context(httpx2.AsyncClient(limits=limits, trust_env=False))
@@ -72,9 +74,9 @@ async def bare(stack: AsyncExitStack, port: int, *, kept: bool, entry: str = PAI
     return buy
 
 
-async def catalogue(stack: AsyncExitStack, port: int, *, ledger: str, entry: str = PAID) -> Act:
-    """A tool call of a catalogue, as a client of the server sees it."""
-    catalog = _shop(port, ledger)
+async def make_catalogue_buyer(stack: AsyncExitStack, port: int, *, ledger: str, entry: str = PAID) -> Act:
+    """Return an act that buys by a tool call, as sent by a client of the catalogue."""
+    catalog = _make_catalog(port, ledger)
     from toolwire._protocol.jsonrpc import ClientChannel  # noqa: PLC0415
 
     connection = catalog.connect(ClientChannel())
@@ -83,7 +85,7 @@ async def catalogue(stack: AsyncExitStack, port: int, *, ledger: str, entry: str
     status = await catalog.loaded()
     name = next((name for name, each in catalog.definitions.items() if each.id == entry), None)
     if name is None:
-        raise LookupError(f"{entry} is not on offer: {status}")
+        raise LookupError(f"the catalogue has no tool for {entry}: {status}")
     message = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -97,9 +99,9 @@ async def catalogue(stack: AsyncExitStack, port: int, *, ledger: str, entry: str
     return buy
 
 
-async def listing(stack: AsyncExitStack, port: int, *, ledger: str) -> Act:
-    """The whole list: fetched, checked, and offered as tools."""
-    catalog = _shop(port, ledger)
+async def make_catalogue_loader(stack: AsyncExitStack, port: int, *, ledger: str) -> Act:
+    """Return an act that loads the whole list into a catalogue: fetched, checked, and offered as tools."""
+    catalog = _make_catalog(port, ledger)
     from toolwire._protocol.jsonrpc import ClientChannel  # noqa: PLC0415
 
     stack.push_async_callback((connection := catalog.connect(ClientChannel())).aclose)
@@ -113,8 +115,8 @@ async def listing(stack: AsyncExitStack, port: int, *, ledger: str) -> Act:
     return load
 
 
-async def bare_listing(stack: AsyncExitStack, port: int, *, kept: bool) -> Act:
-    """Its pages, and nothing done with them."""
+async def make_bare_loader(stack: AsyncExitStack, port: int, *, kept: bool) -> Act:
+    """Return an act that only fetches the pages of the list."""
     import httpx2  # noqa: PLC0415
 
     limits = httpx2.Limits(max_keepalive_connections=10 if kept else 0)
@@ -133,7 +135,8 @@ async def bare_listing(stack: AsyncExitStack, port: int, *, kept: bool) -> Act:
     return load
 
 
-def _shop(port: int, ledger: str) -> Any:
+def _make_catalog(port: int, ledger: str) -> Any:
+    """Return a catalogue of the shop."""
     from toolwire.catalog import Catalog, Profile  # noqa: PLC0415
 
     profile = Profile.from_dict(
@@ -156,10 +159,10 @@ def _shop(port: int, ledger: str) -> Any:
 
 
 WAYS: dict[str, Callable[..., Awaitable[Act]]] = {
-    "bare": bare,
-    "catalogue": catalogue,
-    "listing": listing,
-    "bare listing": bare_listing,
+    "bare": make_bare_buyer,
+    "catalogue": make_catalogue_buyer,
+    "listing": make_catalogue_loader,
+    "bare listing": make_bare_loader,
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The tools that are called, as a user of each SDK would write them. Each function gives servers by name."""
+"""The tools that the drivers offer, written as a user of each SDK would write them.
+
+Each `make_NAME` function takes the module of an SDK and returns servers by name; a case selects one by NAME.
+"""
 
 from typing import Any, Literal
 
@@ -33,26 +36,26 @@ FILLED = {name: {str: "text", int: 7, float: 1.5, bool: True}[kind] for name, ki
 FORECAST = {"city": "Ulm", "country": "Germany", "days": 3, "units": "metric", "detail": True}
 
 
-def _official(sdk: Any) -> bool:
+def _is_official(sdk: Any) -> bool:
     return bool(sdk.__name__ == "claude_agent_sdk")
 
 
-def _text(text: str) -> dict[str, Any]:
+def _make_text(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
 
 
-def none(_sdk: Any) -> Servers:
-    """A conversation without tools."""
+def make_none(_sdk: Any) -> Servers:
+    """Return no servers, for a conversation without tools."""
     return {}
 
 
-def typed(sdk: Any) -> Servers:
-    """Two numbers, async."""
-    if _official(sdk):
+def make_typed(sdk: Any) -> Servers:
+    """Return a server with a typed async tool that adds two numbers."""
+    if _is_official(sdk):
 
         @sdk.tool("add", "Add two numbers.", {"a": float, "b": float})
         async def add(args: dict[str, Any]) -> dict[str, Any]:
-            return _text(str(args["a"] + args["b"]))
+            return _make_text(str(args["a"] + args["b"]))
 
         return {"calc": sdk.create_sdk_mcp_server("calc", tools=[add])}
     server = sdk.ToolServer("calc")
@@ -65,8 +68,11 @@ def typed(sdk: Any) -> Servers:
     return {"calc": server}
 
 
-def sync(sdk: Any) -> Servers:
-    """Sync: in a worker thread, and on the event loop. The official SDK has no such tools."""
+def make_sync(sdk: Any) -> Servers:
+    """Return a server with sync tools: one in a worker thread, one on the event loop.
+
+    The official SDK has no such tools.
+    """
     server = sdk.ToolServer("calc")
 
     def add(a: float, b: float) -> float:
@@ -78,23 +84,23 @@ def sync(sdk: Any) -> Servers:
     return {"calc": server}
 
 
-def schemas(sdk: Any) -> Servers:
-    """Raw schemas, which both take in the same words; and typed tools with 5 and 100 properties."""
+def make_schemas(sdk: Any) -> Servers:
+    """Return a server with raw schemas, the same for both SDKs, and typed tools with 5 and 100 properties."""
 
     @sdk.tool("raw_2", "Add two numbers.", NUMBERS)
     async def raw_2(args: dict[str, Any]) -> dict[str, Any]:
-        return _text(str(args["a"] + args["b"]))
+        return _make_text(str(args["a"] + args["b"]))
 
     @sdk.tool("raw_5", "Tell the weather.", WEATHER)
     async def raw_5(args: dict[str, Any]) -> dict[str, Any]:
-        return _text("{city}, {country}: fine for {days} days ({units}, {detail})".format(**args))
+        return _make_text("{city}, {country}: fine for {days} days ({units}, {detail})".format(**args))
 
     @sdk.tool("raw_100", "Fill in a form.", FORM)
     async def raw_100(args: dict[str, Any]) -> dict[str, Any]:
-        return _text(f"{len(args)} fields")
+        return _make_text(f"{len(args)} fields")
 
     given = [raw_2, raw_5, raw_100]
-    if _official(sdk):
+    if _is_official(sdk):
         words = {"city": str, "country": str, "days": int, "units": str, "detail": bool}
         given.append(sdk.tool("typed_5", "Tell the weather.", words)(raw_5.handler))
         given.append(sdk.tool("typed_100", "Fill in a form.", FIELDS)(raw_100.handler))
@@ -115,24 +121,24 @@ def schemas(sdk: Any) -> Servers:
     return {"calc": server}
 
 
-def bridged(_sdk: Any) -> Servers:
-    """A low-level server of the `mcp` package, the same object in both."""
+def make_bridged(_sdk: Any) -> Servers:
+    """Return a low-level server of the `mcp` package, the same for both SDKs."""
     from mcp.server import Server  # noqa: PLC0415 - heavy, and only here
     from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool  # noqa: PLC0415
 
-    async def listed(_context: Any, _params: Any) -> ListToolsResult:
+    async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name="add", description="Add two numbers.", input_schema=NUMBERS)])
 
-    async def called(_context: Any, params: Any) -> CallToolResult:
+    async def call_tool(_context: Any, params: Any) -> CallToolResult:
         total = params.arguments["a"] + params.arguments["b"]
         return CallToolResult(content=[TextContent(type="text", text=str(total))])
 
-    server = Server("calc", on_list_tools=listed, on_call_tool=called)
+    server = Server("calc", on_list_tools=list_tools, on_call_tool=call_tool)
     return {"calc": {"type": "sdk", "name": "calc", "instance": server}}
 
 
-def mcpserver(_sdk: Any) -> Servers:
-    """The `mcp` package's own decorators. The official SDK takes no such server, only the low-level one."""
+def make_mcpserver(_sdk: Any) -> Servers:
+    """Return an `MCPServer` of the `mcp` package. The official SDK accepts only its low-level server."""
     from mcp.server import MCPServer  # noqa: PLC0415 - heavy, and only here
 
     server = MCPServer("calc")
@@ -145,13 +151,13 @@ def mcpserver(_sdk: Any) -> Servers:
     return {"calc": server}
 
 
-def echo(sdk: Any) -> Servers:
-    """Gives back the text that it gets."""
-    if _official(sdk):
+def make_echo(sdk: Any) -> Servers:
+    """Return a server with a tool that returns the text it gets."""
+    if _is_official(sdk):
 
         @sdk.tool("echo", "Say it again.", {"text": str})
         async def echo(args: dict[str, Any]) -> dict[str, Any]:
-            return _text(args["text"])
+            return _make_text(args["text"])
 
         return {"calc": sdk.create_sdk_mcp_server("calc", tools=[echo])}
     server = sdk.ToolServer("calc")
@@ -164,21 +170,21 @@ def echo(sdk: Any) -> Servers:
     return {"calc": server}
 
 
-def many(sdk: Any, count: int) -> Servers:
-    """That many tools with a raw schema each, written in the same words for both."""
+def make_many(sdk: Any, count: int) -> Servers:
+    """Return a server with `count` tools that have a raw schema, the same for both SDKs."""
 
     async def handler(args: dict[str, Any]) -> dict[str, Any]:
-        return _text(str(args["a"] + args["b"]))
+        return _make_text(str(args["a"] + args["b"]))
 
     given = [sdk.tool(f"add_{number}", "Add two numbers.", dict(NUMBERS))(handler) for number in range(count)]
     return {"calc": sdk.create_sdk_mcp_server("calc", tools=given)}
 
 
-def functions(sdk: Any, count: int) -> Servers:
-    """That many typed functions."""
+def make_functions(sdk: Any, count: int) -> Servers:
+    """Return a server with `count` typed functions as tools."""
     server = sdk.ToolServer("calc")
 
-    def made() -> Any:
+    def make_function() -> Any:
         async def add(a: float, b: float) -> float:
             """Add two numbers."""
             return a + b
@@ -186,17 +192,17 @@ def functions(sdk: Any, count: int) -> Servers:
         return add
 
     for number in range(count):
-        server.tool(name=f"add_{number}")(made())
+        server.tool(name=f"add_{number}")(make_function())
     return {"calc": server}
 
 
-def wrong(sdk: Any) -> Servers:
-    """Cannot add: what a run must not let through."""
-    if _official(sdk):
+def make_wrong(sdk: Any) -> Servers:
+    """Return a server whose tool `add` gives wrong results, which a run must detect."""
+    if _is_official(sdk):
 
         @sdk.tool("add", "Add two numbers.", {"a": float, "b": float})
         async def add(args: dict[str, Any]) -> dict[str, Any]:
-            return _text(str(args["a"] - args["b"]))
+            return _make_text(str(args["a"] - args["b"]))
 
         return {"calc": sdk.create_sdk_mcp_server("calc", tools=[add])}
     server = sdk.ToolServer("calc")

@@ -1,7 +1,8 @@
-"""The guard against slow regressions: counted work of the hot paths against budgets, `make work`.
+"""`make work`: compares the counted work of the hot paths with budgets, so that regressions are found.
 
-Counts, not time: they say the same on a busy machine. A budget is what was counted when it was recorded, and a
-little more. Whoever adds work on purpose, or takes some away, records again: `make work ARGS=--update`.
+Work is counted, not timed, because counts are the same on a busy machine. A budget is what was counted when it was
+recorded, plus some slack. If you add or remove work on purpose, record the budgets again: `make work
+ARGS=--update`.
 """
 
 import argparse
@@ -14,14 +15,14 @@ from pathlib import Path
 
 from benchmarks import work_callgrind
 from benchmarks.processes import HERE
-from benchmarks.work_fresh import fresh
+from benchmarks.work_fresh import run_fresh
 from benchmarks.work_paths import PATHS
 
 Table = dict[str, dict[str, float]]
-"""By path, by measure: what one unit takes, or may take."""
+"""The count, or the budget, of one unit of work: by path, then by measure."""
 BUDGETS = HERE.parent / "tests" / "work" / "budgets.toml"
 VERSION = "3.11"
-"""Counts differ between versions of Python; these budgets are for that one."""
+"""The version of Python that the budgets are for; counts differ between versions."""
 _SLACK = 0.1
 _MEASURES = {
     "turns": "turns of the event loop",
@@ -32,59 +33,67 @@ _MEASURES = {
     "instructions": "instructions, as a multiple of the reference",
 }
 _HEAD = f"""\
-# What one unit of each hot path may take at most, on CPython {VERSION}: what was counted, and a little more.
+# The most that one unit of each hot path may take, on CPython {VERSION}: what was counted, plus some slack.
 # Written by `make work ARGS=--update`.
 """
 
 
-def counts(tree: Path | None = None) -> Table:
-    """What can be counted in seconds, by a fresh process; of another checkout with `tree`."""
-    with fresh("work_counts", tree=tree) as (printed, _folder):
+def count_work(tree: Path | None = None) -> Table:
+    """Count everything but instructions and allocations, in a fresh process, within seconds.
+
+    With `tree`, the library of that checkout is counted.
+    """
+    with run_fresh("work_counts", tree=tree) as (printed, _folder):
         return dict(json.loads(printed))
 
 
-def instructions() -> Table:
-    """What callgrind counts, in a minute or two."""
-    found = work_callgrind.stretches()
+def count_instructions() -> Table:
+    """Count instructions and allocations with callgrind, which takes a minute or two."""
+    found = work_callgrind.count_paths()
     return {name: {"allocations": s.allocations, "instructions": s.multiple} for name, s in found.items()}
 
 
-def budgets() -> Table:
+def read_budgets() -> Table:
+    """Return the recorded budgets; empty if there is no file."""
     return tomllib.loads(BUDGETS.read_text()) if BUDGETS.exists() else {}
 
 
-def objections(
+def find_violations(
     counted: Mapping[str, Mapping[str, float]], allowed: Mapping[str, Mapping[str, float]]
 ) -> list[str]:
-    """A sentence for each count that is over its budget, or has none."""
-    said = []
+    """Return a message for each count that exceeds its budget or has no budget."""
+    violations = []
     for path, measures in counted.items():
         for measure, value in measures.items():
             ceiling = allowed.get(path, {}).get(measure)
             if ceiling is None:
-                said.append(f"{path}: no budget for {measure}; record one with: make work ARGS=--update")
+                violations.append(
+                    f"{path}: no budget for {measure}; record one with: make work ARGS=--update"
+                )
             elif value > ceiling:
-                said.append(f"{path}: {value:.4g} {_MEASURES[measure]}, the budget is {ceiling:.4g}")
-    return said
+                violations.append(f"{path}: {value:.4g} {_MEASURES[measure]}, the budget is {ceiling:.4g}")
+    return violations
 
 
-def recorded(counted: Mapping[str, Mapping[str, float]]) -> Table:
-    """Budgets for what was counted: a tenth more, rounded up to three digits."""
+def make_budgets(counted: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return budgets: the counts plus the slack of the path, a tenth by default, rounded up to three digits."""
     made: Table = {}
     for path, measures in counted.items():
         slack = PATHS[path].slack if path in PATHS else _SLACK
-        made[path] = {measure: _up(value * (1 + slack)) for measure, value in measures.items()}
+        made[path] = {measure: _round_up(value * (1 + slack)) for measure, value in measures.items()}
     return made
 
 
-def _up(value: float) -> float:
+def _round_up(value: float) -> float:
+    """Round up to three significant digits."""
     if value <= 0:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(value)) - 2)
     return float(f"{math.ceil(round(value / step, 6)) * step:.6g}")
 
 
-def as_toml(allowed: Mapping[str, Mapping[str, float]]) -> str:
+def to_toml(allowed: Mapping[str, Mapping[str, float]]) -> str:
+    """Format budgets as the text of their TOML file."""
     parts = [_HEAD]
     for path, measures in allowed.items():
         lines = [f"{measure} = {value!r}" for measure, value in measures.items()]
@@ -92,8 +101,10 @@ def as_toml(allowed: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join(parts)
 
 
-def as_text(counted: Mapping[str, Mapping[str, float]], allowed: Mapping[str, Mapping[str, float]]) -> str:
-    """A table for people: count, budget, and how much of it is used."""
+def format_table(
+    counted: Mapping[str, Mapping[str, float]], allowed: Mapping[str, Mapping[str, float]]
+) -> str:
+    """Format counts as a table: count, budget, and how much of the budget is used."""
     rows = [f"{'path':26} {'measure':13} {'count':>10} {'budget':>10} {'used':>6}"]
     for path, measures in counted.items():
         for measure, value in measures.items():
@@ -104,33 +115,34 @@ def as_text(counted: Mapping[str, Mapping[str, float]], allowed: Mapping[str, Ma
     return "\n".join(rows) + "\n"
 
 
-def merged(first: Table, second: Table) -> Table:
-    """Both counts of each path, in the order of the first."""
+def merge(first: Table, second: Table) -> Table:
+    """Merge two tables, in the order of the first; where both have a measure, the second counts."""
     return {
         path: {**first.get(path, {}), **second.get(path, {})} for path in [*first, *(second.keys() - first)]
     }
 
 
 def main(arguments: list[str]) -> int:
+    """Count, and compare with the budgets or update them. Returns 1 if a budget is exceeded."""
     parser = argparse.ArgumentParser(prog="make work", description=__doc__.partition("\n")[0])
-    parser.add_argument("--update", action="store_true", help="write what is counted now as the budgets")
-    chosen = parser.parse_args(arguments)
+    parser.add_argument("--update", action="store_true", help="record the current counts as the new budgets")
+    options = parser.parse_args(arguments)
     if sys.version_info[:2] != tuple(map(int, VERSION.split("."))) or sys.implementation.name != "cpython":
         sys.stdout.write(f"skipped: the budgets are for CPython {VERSION}\n")
         return 0
-    counted, allowed, problem = counts(), budgets(), work_callgrind.missing()
+    counted, allowed, problem = count_work(), read_budgets(), work_callgrind.find_problem()
     if problem is None:
-        counted = merged(counted, instructions())
-    if chosen.update:
+        counted = merge(counted, count_instructions())
+    if options.update:
         kept = {path: allowed.get(path, {}) for path in counted}
-        allowed = merged(kept, recorded(counted))
-        BUDGETS.write_text(as_toml(allowed))
-    sys.stdout.write(as_text(counted, allowed))
+        allowed = merge(kept, make_budgets(counted))
+        BUDGETS.write_text(to_toml(allowed))
+    sys.stdout.write(format_table(counted, allowed))
     if problem is not None:
         sys.stdout.write(f"skipped: {problem}\n")
-    said = objections(counted, allowed)
-    sys.stdout.writelines(f"over budget: {each}\n" for each in said)
-    return 1 if said else 0
+    violations = find_violations(counted, allowed)
+    sys.stdout.writelines(f"over budget: {each}\n" for each in violations)
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Instructions and allocations of the hot paths, counted by valgrind's callgrind, and whose code they are.
+"""Counts instructions and allocations of the hot paths with valgrind's callgrind, and instructions by library.
 
 The counts do not depend on the machine's speed or load. Instructions differ between builds of Python, so a budget
-holds them as a multiple of a reference that the same run has measured.
+states them as a multiple of a reference that was counted in the same run.
 """
 
 import re
@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.work_fresh import fresh
+from benchmarks.work_fresh import run_fresh
 from benchmarks.work_marked import MARK, REFERENCE
 from benchmarks.work_paths import PATHS
 
-_HEAVY = ("bridged", "HTTP")  # paths that load much; they go into a process of their own
+_HEAVY = ("bridged", "HTTP")  # paths that load large libraries; they run in a separate process
 _ALLOCATORS = re.compile(r"(_PyObject_(Malloc|Calloc|Realloc)|malloc|calloc|realloc)(\.lto_priv\.\d+)?$")
-_HOMES = (
+_LIBRARIES = (
     (r"orjson", "orjson"),
     (r"_pydantic_core", "pydantic-core"),
     (r"jsonschema_rs", "jsonschema-rs"),
@@ -29,69 +29,69 @@ _HOMES = (
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """What was counted between two marks, for one unit."""
+class UnitCounts:
+    """The counts of one unit of work, taken between two marks."""
 
     instructions: float
     allocations: float
     multiple: float
-    """Instructions, by those of the reference."""
-    homes: dict[str, float]
-    """Instructions by whose machine code they are."""
+    """Instructions, divided by those of the reference."""
+    libraries: dict[str, float]
+    """Instructions by the library that the machine code belongs to."""
 
 
-def missing() -> str | None:
-    """Why nothing can be counted here."""
+def find_problem() -> str | None:
+    """Return why callgrind cannot be used on this machine, or None if it can."""
     return None if shutil.which("valgrind") else "valgrind is not installed: instructions are not counted"
 
 
-def stretches(names: Iterable[str] = PATHS, tree: Path | None = None) -> dict[str, Stretch]:
-    """Count these paths; those of another checkout with `tree`. Two processes, side by side."""
+def count_paths(names: Iterable[str] = PATHS, tree: Path | None = None) -> dict[str, UnitCounts]:
+    """Count these paths in two parallel processes. With `tree`, the library of that checkout is counted."""
     heavy = [name for name in names if any(each in name for each in _HEAVY)]
     light = [name for name in names if name not in heavy]
     with ThreadPoolExecutor(2) as pool:
         found = pool.map(lambda group: _run(group, tree) if group else {}, (light, heavy))
-        together = {name: stretch for each in found for name, stretch in each.items()}
+        together = {name: counts for each in found for name, counts in each.items()}
     return {name: together[name] for name in names}
 
 
-def _run(names: Sequence[str], tree: Path | None) -> dict[str, Stretch]:
+def _run(names: Sequence[str], tree: Path | None) -> dict[str, UnitCounts]:
     counting = ["valgrind", "-q", "--tool=callgrind", f"--dump-before={MARK}"]
     counting.append("--callgrind-out-file={folder}/out")
-    with fresh("work_marked", *names, tree=tree, under=counting) as (_printed, folder):
-        # Every second part is what lies between two marks that belong together.
-        parts = [_Part(folder / f"out.{2 * each + 2}") for each in range(len(names) + 1)]
+    with run_fresh("work_marked", *names, tree=tree, under=counting) as (_printed, folder):
+        # callgrind writes a file at each mark: every second file covers the work between a start and an end mark.
+        parts = [_DumpFile(folder / f"out.{2 * each + 2}") for each in range(len(names) + 1)]
     base = parts[0].instructions / REFERENCE
     return {
-        name: _stretch(part, PATHS[name].units, base) for name, part in zip(names, parts[1:], strict=True)
+        name: _make_counts(part, PATHS[name].units, base) for name, part in zip(names, parts[1:], strict=True)
     }
 
 
-def _stretch(part: "_Part", units: int, base: float) -> Stretch:
+def _make_counts(part: "_DumpFile", units: int, base: float) -> UnitCounts:
     each = part.instructions / units
-    homes = {home: cost / units for home, cost in part.homes.items()}
-    return Stretch(each, part.allocations / units, each / base, homes)
+    libraries = {library: cost / units for library, cost in part.libraries.items()}
+    return UnitCounts(each, part.allocations / units, each / base, libraries)
 
 
-class _Part:
-    """One file of callgrind's: self cost by object, and how often the allocators were called."""
+class _DumpFile:
+    """The counts in one callgrind dump: instructions by object file, and calls of the allocators."""
 
     def __init__(self, path: Path) -> None:
         self.instructions = 0
         self.allocations = 0
-        self.homes: defaultdict[str, int] = defaultdict(int)
-        for kind, name, number in _entries(path.read_text(errors="replace").splitlines()):
+        self.libraries: defaultdict[str, int] = defaultdict(int)
+        for kind, name, number in _read_entries(path.read_text(errors="replace").splitlines()):
             if kind == "cost":
                 self.instructions += number
-                self.homes[_home(name)] += number
+                self.libraries[_find_library(name)] += number
             elif _ALLOCATORS.match(name):
                 self.allocations += number
 
 
-def _entries(lines: Iterable[str]) -> Iterator[tuple[str, str, int]]:
-    """`cost` lines with the object that they are of, `calls` lines with the function that was called.
+def _read_entries(lines: Iterable[str]) -> Iterator[tuple[str, str, int]]:
+    """Yield `("cost", object file, instructions)` and `("calls", called function, number of calls)` from a dump.
 
-    A name is written once, with a number in brackets; after that there is the number alone.
+    The format writes a name once, with a number in brackets, and later only the number.
     """
     names: dict[tuple[str, str], str] = {}
     now = {"ob": "", "cfn": ""}
@@ -103,7 +103,7 @@ def _entries(lines: Iterable[str]) -> Iterator[tuple[str, str, int]]:
             now[key] = names.setdefault((table, number), name)
         elif line.startswith("calls="):
             yield "calls", now["cfn"], int(line[6:].split()[0])
-            skip = True  # the next line is the cost of what was called, and counted there
+            skip = True  # the next line is the cost of the called function, which is counted there
         elif line[:1] in _POSITIONS:
             if not skip:
                 yield "cost", now["ob"], int(line.split()[1])
@@ -114,5 +114,6 @@ _NAMED = re.compile(r"(\w+)=\((\d+)\)(?: (.*))?$")
 _POSITIONS = frozenset("0123456789+-*")
 
 
-def _home(library: str) -> str:
-    return next((home for pattern, home in _HOMES if re.search(pattern, library)), "other libraries")
+def _find_library(path: str) -> str:
+    """Return the label of the library that an object file belongs to."""
+    return next((library for pattern, library in _LIBRARIES if re.search(pattern, path)), "other libraries")

@@ -1,4 +1,4 @@
-"""A fresh Python for what is counted: nothing of the caller's environment, and the library of any checkout."""
+"""Runs a module in a fresh Python process, in a clean environment and with the library of any checkout."""
 
 import subprocess
 import sys
@@ -7,28 +7,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.processes import HERE, environment
+from benchmarks.processes import HERE, make_environment
 
-LIMIT = 900.0  # seconds that one run may take
+LIMIT = 900.0  # seconds after which a run is aborted
 
 
 @contextmanager
-def fresh(
+def run_fresh(
     module: str, *arguments: str, tree: Path | None = None, under: Sequence[str] = ()
 ) -> Iterator[tuple[str, Path]]:
-    """What a module of ours printed, and the folder that it ran in.
+    """Run a module of the benchmarks. Yields its output, and the temporary folder that it ran in.
 
-    With `tree` the library is that checkout's; `under` is a command to run it with, `{folder}` in it the folder.
+    With `tree`, the library is imported from that checkout. `under` is a command to run Python under, such as
+    valgrind; `{folder}` in it stands for the folder.
     """
     with tempfile.TemporaryDirectory(prefix="work-") as name:
         folder = Path(name)
-        given = environment(folder)
+        environment = make_environment(folder)
         if tree is not None:
-            given["PYTHONPATH"] = f"{tree.resolve() / 'src'}:{HERE.parent}"
+            environment["PYTHONPATH"] = f"{tree.resolve() / 'src'}:{HERE.parent}"
         prefix = [each.format(folder=folder) for each in under]
         done = subprocess.run(  # noqa: S603
             [*prefix, sys.executable, "-m", f"benchmarks.{module}", *arguments],
-            env=given,
+            env=environment,
             cwd=folder,
             capture_output=True,
             text=True,

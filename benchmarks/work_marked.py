@@ -1,7 +1,8 @@
-"""Does the units of hot paths between marks that callgrind sees. Started by `work_callgrind`.
+"""Runs units of the hot paths between marks that callgrind recognises. Started by `work_callgrind`.
 
-A mark is a call of `getpriority` in the C library, which nothing else here calls: callgrind is told to write down
-and reset its counters there. The first stretch is the reference: work not ours, which ours is a multiple of.
+A mark is a call of `getpriority` in the C library, which nothing else here calls: callgrind is configured to dump
+and reset its counters there. The first marked section is the reference: work without toolwire, by which the
+instructions of the hot paths are divided.
 """
 
 import asyncio
@@ -19,46 +20,49 @@ REFERENCE = 100  # units of the reference
 
 
 def mark() -> None:
+    """Have callgrind dump and reset its counters."""
     os.getpriority(os.PRIO_PROCESS, 0)
 
 
 class Thing:
-    """Something with an attribute and a method."""
+    """An object with an attribute and a method, for the reference."""
 
     def __init__(self, value: int) -> None:
         self.value = value
 
-    def more(self, by: int) -> int:
+    def add(self, by: int) -> int:
         return self.value + by
 
 
-def reference() -> None:
-    """Calls, attributes, dicts and strings in Python, and JSON both ways: what our paths are made of as well."""
+def run_reference() -> None:
+    """Do the reference work: calls, attributes, dicts, strings and JSON, of which the hot paths consist too."""
     found = {}
     for number in range(20):
         thing = Thing(number)
-        found[f"key {number}"] = [thing.more(1), {"text": "lorem", "number": thing.value}]
+        found[f"key {number}"] = [thing.add(1), {"text": "lorem", "number": thing.value}]
     orjson.loads(orjson.dumps(found))
 
 
-async def through(path: HotPath) -> None:
-    async with path.opened() as turn:
+async def run_path(path: HotPath) -> None:
+    """Run a hot path once between two marks, after a warm-up."""
+    async with path.open() as turn:
         await turn(min(WARM, path.units))
         gc.collect()
-        gc.freeze()  # so that a collection in between sees little more than what is new
+        gc.freeze()  # so that a collection between the marks examines little but new objects
         mark()
         await turn(path.units)
         mark()
 
 
 def main(names: list[str]) -> None:
-    reference()
+    """Run the reference, then the named paths, each between two marks."""
+    run_reference()
     mark()
     for _ in range(REFERENCE):
-        reference()
+        run_reference()
     mark()
     for name in names:
-        asyncio.run(through(PATHS[name]))
+        asyncio.run(run_path(PATHS[name]))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""System calls where the pipe is real: writes of a call when 64 are in flight.
+"""Counts the write system calls of a tool call on a real pipe, with 64 calls in flight.
 
-The other side sends 64 calls at once and waits for 64 answers. A pipe takes and gives so few bytes in one piece, so
-the count is the same at every run.
+The peer sends 64 calls at once and waits for 64 responses. A pipe transfers so few bytes in one piece, so the count
+is the same in every run.
 """
 
 import asyncio
@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import toolwire
-from benchmarks.work_paths import SERVER, tool_call, typed
+from benchmarks.work_paths import SERVER, make_tool_call, make_typed_server
 
 NAME = "64 calls in a real pipe"
 DEPTH = 64
 
 _PEER = """
 import json, os, sys
-def line():
+def read_line():
     rest = b""
     while not rest.endswith(b"\\n"):
         rest += os.read(0, 1 << 20)
     return rest
-asked = json.loads(line())
-answer = {"subtype": "success", "request_id": asked["request_id"], "response": {}}
-os.write(1, json.dumps({"type": "control_response", "response": answer}).encode() + b"\\n")
+request = json.loads(read_line())
+response = {"subtype": "success", "request_id": request["request_id"], "response": {}}
+os.write(1, json.dumps({"type": "control_response", "response": response}).encode() + b"\\n")
 for _ in range(ROUNDS):
     os.write(1, BLOCK)
     left = BLOCK.count(b"\\n")
@@ -36,18 +36,18 @@ for _ in range(ROUNDS):
 """
 
 
-def counted() -> dict[str, float]:
-    """Writes of one call."""
-    few, many = (asyncio.run(_writes(rounds)) for rounds in (4, 8))
+def measure_writes() -> dict[str, float]:
+    """Return the number of writes for one call, from the difference of a short and a long run."""
+    few, many = (asyncio.run(_count_writes(rounds)) for rounds in (4, 8))
     return {"writes": round((many - few) / 4 / DEPTH, 3)}
 
 
-async def _writes(rounds: int) -> int:
-    """How often was written while such a peer was served."""
-    block = b"".join(map(tool_call, range(DEPTH)))
+async def _count_writes(rounds: int) -> int:
+    """Count the writes of a session whose peer sends that many rounds of 64 calls."""
+    block = b"".join(map(make_tool_call, range(DEPTH)))
     seen, write = 0, os.write
 
-    def counted_write(*args: Any) -> int:
+    def count_write(*args: Any) -> int:
         nonlocal seen
         seen += 1
         return write(*args)
@@ -56,8 +56,8 @@ async def _writes(rounds: int) -> int:
         program = Path(folder) / "peer"
         program.write_text(f"#!{sys.executable} -IS\nROUNDS, BLOCK = {rounds}, {block!r}\n{_PEER}")
         program.chmod(stat.S_IRWXU)
-        options = toolwire.ClaudeAgentOptions(cli_path=program, mcp_servers={SERVER: typed()})
-        os.write = counted_write
+        options = toolwire.ClaudeAgentOptions(cli_path=program, mcp_servers={SERVER: make_typed_server()})
+        os.write = count_write
         try:
             async with toolwire.ClaudeSDKClient(options) as client:
                 async for _message in client.receive_messages():

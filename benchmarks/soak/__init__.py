@@ -1,1 +1,1 @@
-"""`make soak`: three loads for half an hour, and whether anything was lost, leaked or slow."""
+"""`make soak`: runs four loads for half an hour, and reports what was lost, leaked or slow."""

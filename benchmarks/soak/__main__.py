@@ -1,8 +1,8 @@
-"""`python -m benchmarks.soak`: runs the loads at once, watches them, and says what was lost, leaked or slow.
+"""`python -m benchmarks.soak`: runs all loads at once, watches them, and reports what was lost, leaked or slow.
 
-Each load is a process of its own, so that what leaks can be told apart; so are the server and the API that two of
-them start. All end by themselves; whatever happens, they end with this process, since each ends with its input.
-The exit code is 1 if anything was wrong.
+Each load is a separate process, so that a leak can be attributed; so are the server and the API that two of them
+start. All exit by themselves, and in any case when this process does, since each exits when its input ends. The
+exit code is 1 if anything was wrong.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from benchmarks.processes import HERE, environment
+from benchmarks.processes import HERE, make_environment
 from benchmarks.soak import report
 from benchmarks.soak.watch import MEGABYTE, Watched
 
@@ -27,16 +27,16 @@ LOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "HTTP clients": ("http_clients", {}),
     "catalogue": ("catalogue", {}),
 }
-"""The program of each load, and its case."""
+"""The module of each load, and the case that it gets."""
 GRACE = 300.0
-"""Seconds that a load may take longer than asked: to start, to end, and to compare, on a busy machine."""
+"""Seconds that a load may take beyond the requested time: to start, to end and to compare, on a busy machine."""
 ENDING = 20.0
 SAMPLE, PROGRESS = 1.0, 15.0
 _MOST_POINTS = 120
 
 
 class Load:
-    """A running load: the processes it names, the tasks it counts, and in the end its report."""
+    """A running load: the processes to watch, its progress, and in the end its report."""
 
     def __init__(self, name: str, program: str, case: dict[str, Any], folder: Path) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Load:
         self.log: IO[str] = (folder / f"{name}.log").open("w+")
         self.process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", f"benchmarks.soak.{program}", json.dumps({"name": name, **case})],
-            env=environment(folder),
+            env=make_environment(folder),
             cwd=HERE.parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -58,29 +58,31 @@ class Load:
         self._reader.start()
 
     def _read(self) -> None:
+        """Read the lines that the load writes, in a thread, until its output ends."""
         assert self.process.stdout is not None  # noqa: S101
         for line in self.process.stdout:
-            told = json.loads(line)
-            for name, pid in told.get("pids", {}).items():
+            message = json.loads(line)
+            for name, pid in message.get("pids", {}).items():
                 self.watched.append(Watched(name, pid))
-            if "begun" in told:
+            if "begun" in message:
                 self.begun = time.monotonic()
-            if "tasks" in told and self.begun:
-                self.done, self.wrong = told["done"], told["wrong"]
-                self.watched[0].note("tasks", time.monotonic() - self.begun, told["tasks"])
-            self.report = told.get("report", self.report)
+            if "tasks" in message and self.begun:
+                self.done, self.wrong = message["done"], message["wrong"]
+                self.watched[0].add("tasks", time.monotonic() - self.begun, message["tasks"])
+            self.report = message.get("report", self.report)
 
-    def look(self) -> None:
-        """Take a sample of its processes, once the load has begun."""
+    def sample(self) -> None:
+        """Take a sample of each process of the load, once the load has begun."""
         for each in list(self.watched) if self.begun else []:
-            each.look(time.monotonic() - self.begun)
+            each.sample(time.monotonic() - self.begun)
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
+        """True if the process has exited and all its output was read."""
         return self.process.poll() is not None and not self._reader.is_alive()
 
     def end(self) -> None:
-        """End it, if it has not ended by itself: it ends with its input, or is killed."""
+        """Close the input of the load, so that it exits, and kill it if it does not."""
         assert self.process.stdin is not None  # noqa: S101
         self.process.stdin.close()
         try:
@@ -93,8 +95,8 @@ class Load:
         self.process.stdout.close()
         self.log.close()
 
-    def problems(self, seconds: float) -> list[str]:
-        """What was wrong with it, each with its name in front."""
+    def list_problems(self, seconds: float) -> list[str]:
+        """Return everything that was wrong with the load, each prefixed with its name."""
         found = list((self.report or {}).get("findings", []))
         if self.report is None:
             self.log.seek(0)
@@ -105,57 +107,60 @@ class Load:
             f"{each['measure']} of the process {each['process']!r} grew from {each['second quarter']:,.0f} to "
             f"{each['last quarter']:,.0f}"
             for watched in self.watched
-            for each in watched.judged(seconds)
+            for each in watched.judge(seconds)
             if not each["flat"]
         ]
         return [f"{self.name}: {each}" for each in found]
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Run the loads; 1 if anything was wrong."""
-    asked = arguments().parse_args(given)
-    seconds = asked.minutes * 60
+    """Run the loads and write the results. Returns 1 if anything was wrong."""
+    options = make_parser().parse_args(given)
+    seconds = options.minutes * 60
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        loads = run(seconds, [name for name in LOADS if name in (asked.loads or LOADS)], Path(folder))
-        findings = [each for load in loads for each in load.problems(seconds)]
+        loads = run(seconds, [name for name in LOADS if name in (options.loads or LOADS)], Path(folder))
+        findings = [each for load in loads for each in load.list_problems(seconds)]
         for load in loads:
             load.end()
     found = {
-        "minutes": asked.minutes,
+        "minutes": options.minutes,
         "load": [before, os.getloadavg()[0]],
         "loads": {load.name: load.report for load in loads if load.report},
-        "flat": [each for load in loads for watched in load.watched for each in watched.judged(seconds)],
+        "flat": [each for load in loads for watched in load.watched for each in watched.judge(seconds)],
         "series": {
-            watched.name: thinned(watched.points["memory"])
+            watched.name: thin(watched.points["memory"])
             for load in loads
             for watched in load.watched
             if "memory" in watched.points
         },
         "findings": findings,
     }
-    report.write(asked.out, found, plots=asked.plots)
-    sys.stdout.write((asked.out / report.PAGE).read_text())
-    say(f"Written to {asked.out}: {report.PAGE}, {report.DATA}" + (" and the plots." if asked.plots else "."))
+    report.write(options.out, found, plots=options.plots)
+    sys.stdout.write((options.out / report.PAGE).read_text())
+    say(
+        f"Written to {options.out}: {report.PAGE}, {report.DATA}"
+        + (" and the plots." if options.plots else ".")
+    )
     for each in findings:
         say(f"WRONG: {each}")
     return 1 if findings else 0
 
 
 def run(seconds: float, names: Sequence[str], folder: Path) -> list[Load]:
-    """Run loads until all have ended or it has taken too long; then those that are left are ended."""
+    """Run loads until all have exited, or until the time and the grace period are over."""
     loads: list[Load] = []
     try:
         for name in names:
             program, case = LOADS[name]
             loads.append(Load(name, program, {**case, "seconds": seconds}, folder))
-        begun = told = time.monotonic()
-        while not all(load.over for load in loads) and time.monotonic() - begun < seconds + GRACE:
+        begun = reported = time.monotonic()
+        while not all(load.is_over for load in loads) and time.monotonic() - begun < seconds + GRACE:
             for load in loads:
-                load.look()
-            if time.monotonic() - told > PROGRESS:
-                told = time.monotonic()
-                say(progress(loads, told - begun, seconds))
+                load.sample()
+            if time.monotonic() - reported > PROGRESS:
+                reported = time.monotonic()
+                say(format_progress(loads, reported - begun, seconds))
             time.sleep(SAMPLE)
     except BaseException:
         for load in loads:
@@ -164,8 +169,8 @@ def run(seconds: float, names: Sequence[str], folder: Path) -> list[Load]:
     return loads
 
 
-def progress(loads: Sequence[Load], passed: float, seconds: float) -> str:
-    """A line for whoever waits."""
+def format_progress(loads: Sequence[Load], passed: float, seconds: float) -> str:
+    """Return a line of progress for the terminal."""
     parts = [
         f"{load.name}: {load.done:,} requests" + (f", {load.wrong} WRONG" if load.wrong else "")
         for load in loads
@@ -173,28 +178,36 @@ def progress(loads: Sequence[Load], passed: float, seconds: float) -> str:
     return f"soak: {passed:.0f} of {seconds:.0f} s. " + "; ".join(parts)
 
 
-def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Some of the points, in minutes and megabytes."""
+def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return about 120 of the points, in minutes and megabytes."""
     step = max(1, len(points) // _MOST_POINTS)
     return [(round(at / 60, 3), round(value / MEGABYTE, 2)) for at, value in points[::step]]
 
 
-def arguments() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         "python -m benchmarks.soak", description="Load toolwire for a long time."
     )
     parser.add_argument(
-        "loads", nargs="*", metavar="LOAD", help=f"which ones; all if none is named: {list(LOADS)}"
+        "loads", nargs="*", metavar="LOAD", help=f"loads to run (default: all): {list(LOADS)}"
     )
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long; 30 if not given")
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long to run (default: 30)")
     parser.add_argument(
-        "--out", type=Path, default=Path("build/soak"), metavar="DIR", help="where results go"
+        "--out",
+        type=Path,
+        default=Path("build/soak"),
+        metavar="DIR",
+        help="where to write results (default: build/soak)",
     )
-    parser.add_argument("--no-plots", dest="plots", action="store_false", help="without matplotlib")
+    parser.add_argument(
+        "--no-plots", dest="plots", action="store_false", help="do not draw plots, which need matplotlib"
+    )
     return parser
 
 
 def say(text: str) -> None:
+    """Print a line to stderr."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

@@ -1,8 +1,8 @@
-"""The paid API of the examples as a process for the catalogue load.
+"""Runs the paid API of the examples as a process, for the catalogue load.
 
-python -m benchmarks.soak.api BOOK        BOOK gets a line for every purchase
+python -m benchmarks.soak.api BOOK        appends a line to the file BOOK for every purchase
 
-It says where it is. Every line of its input is a list of faults to come, as JSON; it ends with its input.
+It prints its URL. Every line of its input is a JSON list of faults to produce; it exits when its input ends.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""The load of a catalogue: purchases at a paid API that misbehaves, with little money.
+"""The load of a catalogue: purchases with small budgets at a paid API that misbehaves.
 
 A round opens a catalogue with a small budget, buys until the budget is used up, and closes it. Meanwhile the API
-breaks connections off, hangs, and answers nonsense, before and after it takes the money. In the end the API's own
-book, the ledger and what the callers were told are compared: nothing bought twice, nothing charged that is not in
-the ledger, no limit exceeded, nobody told a lie.
+breaks connections, hangs, and sends invalid replies, before and after it charges. In the end the API's book, the
+ledger and the results that callers got are compared: nothing is bought twice, nothing is charged that is not in the
+ledger, no limit is exceeded, and no caller got a false result.
 
 python -m benchmarks.soak.catalogue '{"name": "catalogue", "seconds": 60}'
 """
@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from benchmarks.processes import HERE, environment
-from benchmarks.soak.load import PATIENCE, Book, Expected, WrongError, begin, main
+from benchmarks.processes import HERE, make_environment
+from benchmarks.soak.load import PATIENCE, Book, ExpectedEnd, WrongError, begin, main
 from toolwire.catalog import Breaker, Catalog, Limits, Retry, SqliteLedger
 from toolwire.catalog.ledger.types import Row
 from toolwire.catalog.profile.model import BUILTIN
@@ -35,7 +35,7 @@ AT_ONCE = 6
 TIMEOUT = 5.0
 PAUSE, BREAKER_PAUSE = 0.1, 0.5
 FAULTY = 0.12
-"""The share of orders with which something goes wrong."""
+"""The share of orders for which a fault is produced."""
 ACCEPT_PAUSE = 1.0
 KEY_HEADER = "X-Request-Id"
 TOOLS = {
@@ -44,7 +44,7 @@ TOOLS = {
     "translate": lambda number: {"text": f"text {number}", "to": "de"},
     "slow": lambda number: {"seconds": 0.05 + number / 1e9},
 }
-"""Arguments by tool: each order has a number of its own, and so can be found again in the API's book."""
+"""The arguments of each tool. Each order has its own number, so that it can be found in the API's book."""
 FAULTS: list[dict[str, Any]] = [
     {"kind": "reset_on_connect"},
     {"kind": "reset_before_buying"},
@@ -69,14 +69,14 @@ HELD_BACK = "held back by the circuit breaker"
 
 
 class Api:
-    """The paid API as a process. It ends with its input, so it cannot outlive this one."""
+    """The paid API as a process. It exits when its input ends, so it cannot outlive this process."""
 
     def __init__(self, folder: Path) -> None:
         self.book = folder / "api.jsonl"
         self.book.touch()
         self.process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", "benchmarks.soak.api", str(self.book)],
-            env=environment(folder),
+            env=make_environment(folder),
             cwd=HERE.parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -85,14 +85,14 @@ class Api:
         assert self.process.stdout is not None  # noqa: S101
         self.url = self.process.stdout.readline().strip()
 
-    def spoil(self, faults: list[dict[str, Any]]) -> None:
-        """Have these things go wrong with the next requests."""
+    def add_faults(self, faults: list[dict[str, Any]]) -> None:
+        """Have the API produce these faults for the next requests."""
         assert self.process.stdin is not None  # noqa: S101
         self.process.stdin.write(json.dumps(faults) + "\n")
         self.process.stdin.flush()
 
     def end(self) -> None:
-        """End it; from then on its book is complete."""
+        """Stop the API; from then on its book is complete."""
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None  # noqa: S101
             stream.close()
@@ -103,8 +103,8 @@ class Api:
             self.process.wait()
 
 
-def catalogue_in(folder: Path, url: str, session: str) -> Catalog:
-    """One with a budget of its own, on a ledger that all rounds share."""
+def make_catalogue(folder: Path, url: str, session: str) -> Catalog:
+    """Return a catalogue with its own budget, on a ledger that all rounds share."""
     profile = BUILTIN["agentpmt-keys"].changed(
         base_url=url,
         entry={"price": {"path": "price"}, "category": "category"},
@@ -129,55 +129,55 @@ def catalogue_in(folder: Path, url: str, session: str) -> Catalog:
 
 
 class Shopping:
-    """The callers of a round, and what all callers were told, in a file."""
+    """Runs the callers of all rounds, and writes the results that they got to a file."""
 
-    def __init__(self, folder: Path, api: Api, book: Book, told: IO[str]) -> None:
-        self.folder, self.api, self.book, self.told = folder, api, book, told
+    def __init__(self, folder: Path, api: Api, book: Book, reported: IO[str]) -> None:
+        self.folder, self.api, self.book, self.reported = folder, api, book, reported
         self.numbers = itertools.count(1)
-        self.chance = random.Random("catalogue")  # noqa: S311 - the same each time
+        self.chance = random.Random("catalogue")  # noqa: S311 - the same sequence in every run
         self.rounds = 0
 
-    async def go(self, until: float) -> None:
-        """Buy in rounds."""
+    async def run(self, until: float) -> None:
+        """Buy in rounds until the time is over."""
         while time.monotonic() < until:
             self.rounds += 1
-            catalog = catalogue_in(self.folder, self.api.url, f"round {self.rounds}")
+            catalog = make_catalogue(self.folder, self.api.url, f"round {self.rounds}")
             async with connect(catalog) as client:
                 await catalog.loaded(PATIENCE)
                 await asyncio.gather(*(self.buy(client, until) for _ in range(AT_ONCE)))
 
     async def buy(self, client: Any, until: float) -> None:
-        """One caller: buy until there is no money left."""
+        """Buy, as one caller, until the budget or the time is used up."""
         while time.monotonic() < until:
             how = ""
-            with self.book.request("purchase"):
+            with self.book.track("purchase"):
                 async with asyncio.timeout(PATIENCE):
                     how = await self.order(client)
                 if how != "bought":
-                    raise Expected(how)
+                    raise ExpectedEnd(how)
             if how in {NO_MONEY_LEFT, ""}:
                 return
             await asyncio.sleep((BREAKER_PAUSE if how == HELD_BACK else PAUSE) * self.chance.random())
 
     async def order(self, client: Any) -> str:
-        """Order something; in a word, how it ended."""
+        """Order something. Returns how that ended: "bought" or a value of `OUTCOMES`."""
         number, name = next(self.numbers), self.chance.choice(list(TOOLS))
         if self.chance.random() < FAULTY:
-            self.api.spoil([self.chance.choice(FAULTS)])
+            self.api.add_faults([self.chance.choice(FAULTS)])
         result = await client.call(name, TOOLS[name](number))
         text = result.text
         if not result.is_error:
             how = "bought"
             if name != "slow" and str(number) not in text:
-                raise WrongError(f"the answer to {name} {number} is {text[:200]!r}")
+                raise WrongError(f"the result of {name} {number} is {text[:200]!r}")
         else:
-            how = outcome(text)
-        self.told.write(json.dumps({"tool": name, "arguments": TOOLS[name](number), "how": how}) + "\n")
+            how = classify_refusal(text)
+        self.reported.write(json.dumps({"tool": name, "arguments": TOOLS[name](number), "how": how}) + "\n")
         return how
 
 
-def outcome(text: str) -> str:
-    """Sort a refusal by its words. An unknown one is a finding."""
+def classify_refusal(text: str) -> str:
+    """Return the kind of a failed call, by words in its text. An unknown text is a finding."""
     for words, how in OUTCOMES.items():
         if words in text:
             return how
@@ -192,12 +192,12 @@ OUTCOMES = {
     "the API keeps failing, so nothing was sent": HELD_BACK,
     "Nothing was bought": "not bought",
 }
-"""How a call may end, by words in the text that the caller gets."""
+"""How a call may fail, by words in the text that the caller gets."""
 
 
-async def accept(folder: Path, until: float) -> None:
-    """Allow tools again that were stopped because too many replies were lost, as a person would."""
-    with SqliteLedger(folder / "ledger.db", owner="somebody who accepts") as ledger:
+async def accept_stops(folder: Path, until: float) -> None:
+    """Allow stopped tools again, as a person would; they are stopped when too many replies were lost."""
+    with SqliteLedger(folder / "ledger.db", owner="soak: accepts stops") as ledger:
         while time.monotonic() < until:
             for stop in await asyncio.to_thread(ledger.stops):
                 await asyncio.to_thread(ledger.accept, stop.entry_id)
@@ -205,36 +205,42 @@ async def accept(folder: Path, until: float) -> None:
 
 
 async def work(book: Book, case: dict[str, Any]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="soak-") as name, (Path(name) / "told.jsonl").open("w+") as told:
+    """Run the load, then compare the books."""
+    with (
+        tempfile.TemporaryDirectory(prefix="soak-") as name,
+        (Path(name) / "results.jsonl").open("w+") as reported,
+    ):
         folder = Path(name)
         api = Api(folder)
         try:
             until = begin(case)
-            shopping = Shopping(folder, api, book, told)
+            shopping = Shopping(folder, api, book, reported)
             async with asyncio.TaskGroup() as group:
-                group.create_task(accept(folder, until))
-                group.create_task(shopping.go(until))
+                group.create_task(accept_stops(folder, until))
+                group.create_task(shopping.run(until))
         finally:
             api.end()
-        told.seek(0)
-        figures = compare(book, lines(api.book.open()), lines(told), folder)
+        reported.seek(0)
+        figures = compare(book, read_lines(api.book.open()), read_lines(reported), folder)
     return {"books": {"rounds": shopping.rounds, **figures}}
 
 
-def lines(file: IO[str]) -> list[dict[str, Any]]:
-    """The objects in a file of JSON lines."""
+def read_lines(file: IO[str]) -> list[dict[str, Any]]:
+    """Return the objects in a file of JSON lines, and close it."""
     with file:
         return [json.loads(line) for line in file]
 
 
 def compare(
-    book: Book, sold: list[dict[str, Any]], told: list[dict[str, Any]], folder: Path
+    book: Book, sold: list[dict[str, Any]], reported: list[dict[str, Any]], folder: Path
 ) -> dict[str, Any]:
-    """Hold the API's book, the ledger and what callers were told against each other."""
-    with SqliteLedger(folder / "ledger.db", owner="somebody who looks") as ledger:
+    """Compare the API's book, the ledger and the results that callers got. Returns totals for the report."""
+    with SqliteLedger(folder / "ledger.db", owner="soak: compares") as ledger:
         rows = ledger.rows()
-    for problem in itertools.chain(disagreements(sold, rows), lies(sold, told), excesses(rows)):
-        book.blame(problem)
+    for problem in itertools.chain(
+        find_disagreements(sold, rows), find_false_outcomes(sold, reported), find_overspending(rows)
+    ):
+        book.add_finding(problem)
     states: dict[str, int] = defaultdict(int)
     for row in rows:
         states[row.state] += 1
@@ -248,8 +254,8 @@ def compare(
     }
 
 
-def disagreements(sold: list[dict[str, Any]], rows: list[Row]) -> Iterator[str]:
-    """Every charge stands once in the ledger, with the right money."""
+def find_disagreements(sold: list[dict[str, Any]], rows: list[Row]) -> Iterator[str]:
+    """Yield each charge that is not exactly once in the ledger with the right amount."""
     live: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.state == "sent":
@@ -272,26 +278,27 @@ def disagreements(sold: list[dict[str, Any]], rows: list[Row]) -> Iterator[str]:
             yield f"settled in the ledger, and never charged: {own}"
 
 
-def lies(sold: list[dict[str, Any]], told: list[dict[str, Any]]) -> Iterator[str]:
-    """What callers were told is what happened, and no order was filled twice."""
-    orders = [name_of(each["name"], each["parameters"]) for each in sold]
+def find_false_outcomes(sold: list[dict[str, Any]], reported: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield each result that does not match what the API charged, and orders that were bought twice."""
+    orders = [format_order(each["name"], each["parameters"]) for each in sold]
     charged = set(orders)
     if len(charged) != len(orders):
         yield f"{len(orders) - len(charged)} orders were bought twice"
-    for each in told:
-        name = name_of(each["tool"], each["arguments"])
+    for each in reported:
+        name = format_order(each["tool"], each["arguments"])
         if each["how"] == "bought" and name not in charged:
             yield f"told that it was bought, and it was not: {each}"
         if each["how"] != "bought" and not each["how"].startswith("unknown") and name in charged:
             yield f"told that nothing was charged, and it was: {each}"
 
 
-def name_of(tool: str, arguments: dict[str, Any]) -> str:
+def format_order(tool: str, arguments: dict[str, Any]) -> str:
+    """Return a text that identifies an order."""
     return f"{tool} {json.dumps(arguments, sort_keys=True)}"
 
 
-def excesses(rows: list[Row]) -> Iterator[str]:
-    """No round spent more than its budget."""
+def find_overspending(rows: list[Row]) -> Iterator[str]:
+    """Yield each round that spent more than its budget."""
     spent: dict[str, int] = defaultdict(int)
     for row in rows:
         spent[row.session] += row.money

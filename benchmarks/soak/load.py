@@ -1,8 +1,8 @@
-"""A load as a program of its own: what it asked and how each request ended, told as lines of JSON.
+"""Runs a load as a program that counts how its requests end, and reports as lines of JSON.
 
-Every line on its stdout is an object: `{"pids": {...}}` names processes to watch, `{"begun": true}` comes when all
-is set up, `{"done": ..., "tasks": ...}` each second, `{"report": {...}}` is the last one. Its own memory stays
-flat: times go into a histogram.
+Every line on its stdout is an object: `{"pids": {...}}` names processes to watch, `{"begun": true}` is written when
+everything is set up, `{"done": ..., "wrong": ..., "tasks": ...}` each second, and `{"report": {...}}` last. Its
+memory stays constant: times go into a histogram.
 """
 
 import json
@@ -23,14 +23,14 @@ import anyio
 from toolwire._support.tasks import on_trio
 
 PATIENCE = 120.0
-"""Seconds within which any request has to end. One that has not hangs."""
+"""Seconds within which any request must end; after that it counts as hanging."""
 _FIRST = 1e-6
 _STEP = math.log(1.02)
 _SHOWN = 20
 
 
 class Times:
-    """How long requests took, in steps of two percent: bounded, however many there are."""
+    """A histogram of times in steps of two percent, whose size does not depend on the number of requests."""
 
     def __init__(self, steps: dict[int, int] | None = None, longest: float = 0.0) -> None:
         self.steps: Counter[int] = Counter(steps or {})
@@ -41,11 +41,12 @@ class Times:
         return self.steps.total()
 
     def add(self, seconds: float) -> None:
+        """Add the time of one request."""
         self.longest = max(self.longest, seconds)
         self.steps[int(math.log(max(seconds, _FIRST) / _FIRST) / _STEP)] += 1
 
-    def percentile(self, share: float) -> float:
-        """The time that this share of them does not exceed, to two percent."""
+    def compute_percentile(self, share: float) -> float:
+        """Return the time that this share of the requests does not exceed, accurate to two percent."""
         left = self.count * share
         for step in sorted(self.steps):
             left -= self.steps[step]
@@ -53,7 +54,7 @@ class Times:
                 return min(_FIRST * math.exp((step + 1) * _STEP), self.longest)
         return self.longest
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {"steps": dict(self.steps), "longest": self.longest}
 
     @classmethod
@@ -61,22 +62,22 @@ class Times:
         return cls({int(step): count for step, count in data["steps"].items()}, data["longest"])
 
 
-class Expected(Exception):  # noqa: N818 - an end that the load provoked
-    """The request was not answered, as the load had provoked it. The text is counted, so it has no numbers."""
+class ExpectedEnd(Exception):  # noqa: N818 - an end that the load provoked
+    """A request ended without a response, as the load provoked. Texts are counted, so they have no numbers."""
 
 
 class WrongError(Exception):
-    """An answer came, and it is not the right one."""
+    """The response is not the right one."""
 
 
 def check(so: object, text: str) -> None:
-    """Fail the request unless it is so."""
+    """Raise `WrongError` with this text unless `so` is true."""
     if not so:
         raise WrongError(text[:500])
 
 
 class Book:
-    """Every request of a load, and how it ended."""
+    """The counts of a load: how its requests ended, and how long they took."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -87,105 +88,112 @@ class Book:
         self.times: dict[str, Times] = {}
 
     @contextmanager
-    def request(self, kind: str) -> Iterator[None]:
-        """Account for one request: answered, ended as expected, or wrong. Only a cancelled one is none of them."""
+    def track(self, kind: str) -> Iterator[None]:
+        """Count the request in the `with` block as answered, ended as expected, or wrong.
+
+        A cancelled request is counted as begun only.
+        """
         self.begun += 1
         since = time.perf_counter()
         try:
             yield
-        except Expected as end:
+        except ExpectedEnd as end:
             self.expected[str(end)] += 1
-        except Exception as error:  # noqa: BLE001 - whatever it was, it is the finding
+        except Exception as error:  # noqa: BLE001 - any exception is a finding
             self.wrong += 1
-            self.blame(f"{kind}: {error!r}")
+            self.add_finding(f"{kind}: {error!r}")
         else:
             self.answered += 1
             self.times.setdefault(kind, Times()).add(time.perf_counter() - since)
 
-    def blame(self, text: str) -> None:
-        """Note something that is wrong; the first few are kept."""
+    def add_finding(self, text: str) -> None:
+        """Add something that is wrong; only the first 20 are kept."""
         if len(self.findings) < _SHOWN:
             self.findings.append(text)
 
     @property
     def done(self) -> int:
+        """The number of requests that have ended."""
         return self.answered + self.expected.total() + self.wrong
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "begun": self.begun,
             "answered": self.answered,
             "expected": dict(sorted(self.expected.items())),
             "wrong": self.wrong,
             "findings": self.findings,
-            "times": {kind: each.as_json() for kind, each in sorted(self.times.items())},
+            "times": {kind: each.to_json() for kind, each in sorted(self.times.items())},
         }
 
 
 Work = Callable[[Book, dict[str, Any]], Awaitable[dict[str, Any]]]
-"""A load: fills the book for as long as the case says, and returns what is to be reported beside it."""
+"""A load: makes requests, which the book counts, for as long as the case says. Returns more report entries."""
 
 
-def tell(**line: Any) -> None:
-    """Write a line for the process that watches."""
+def write_line(**line: Any) -> None:
+    """Write a JSON line for the process that watches this one."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
 def begin(case: dict[str, Any]) -> float:
-    """Say that the load begins; when it is to end, on the monotonic clock."""
-    tell(begun=True)
+    """Report that the load begins. Returns when it must end, on the monotonic clock."""
+    write_line(begun=True)
     return time.monotonic() + float(case["seconds"])
 
 
 def main(work: Work, case: dict[str, Any]) -> None:
-    """Run a load on the event loop that the case names, and report. Ends at once with its input."""
+    """Run a load on the event loop that the case names, and write the report. Exits at once when its input ends."""
     threading.Thread(target=_end_with_input, daemon=True).start()
     book = Book()
-    more = anyio.run(partial(_told, work, book, case), backend=case.get("backend", "asyncio"))
+    more = anyio.run(partial(_run_work, work, book, case), backend=case.get("backend", "asyncio"))
     if book.done != book.begun:
-        book.blame(f"{book.begun - book.done} requests were lost: they neither ended nor failed")
-    tell(report={**book.as_json(), **more})
+        book.add_finding(f"{book.begun - book.done} requests were lost: they neither ended nor failed")
+    write_line(report={**book.to_json(), **more})
 
 
 def _end_with_input() -> None:
+    """Exit at once when the input ends."""
     with suppress(OSError):
         os.read(0, 1)
     os._exit(3)
 
 
-async def _told(work: Work, book: Book, case: dict[str, Any]) -> dict[str, Any]:
-    tell(pids={case["name"]: os.getpid()})
-    before = tasks_alive()
+async def _run_work(work: Work, book: Book, case: dict[str, Any]) -> dict[str, Any]:
+    """Run the load, and add a finding for tasks or child processes that it leaves behind."""
+    write_line(pids={case["name"]: os.getpid()})
+    before = count_tasks()
     async with anyio.create_task_group() as group:
-        group.start_soon(_tell_progress, book)
+        group.start_soon(_write_progress, book)
         more = await work(book, case)
         group.cancel_scope.cancel()
-    left = {"tasks": tasks_alive() - before, "children": len(children())}
-    await _settled(left, before)
+    left = {"tasks": count_tasks() - before, "children": len(list_children())}
+    await _wait_until_gone(left, before)
     for what, count in left.items():
         if count > 0:
-            book.blame(f"{count} {what} left behind")
+            book.add_finding(f"{count} {what} left behind")
     return {**more, "left": left}
 
 
-async def _tell_progress(book: Book) -> None:
+async def _write_progress(book: Book) -> None:
+    """Write the progress each second, until cancelled."""
     while True:
-        tell(done=book.done, wrong=book.wrong, tasks=tasks_alive())
+        write_line(done=book.done, wrong=book.wrong, tasks=count_tasks())
         await anyio.sleep(1)
 
 
-async def _settled(left: dict[str, int], before: int) -> None:
-    """Give what has just ended a while to be gone."""
+async def _wait_until_gone(left: dict[str, int], before: int) -> None:
+    """Wait up to 30 seconds until tasks and processes that have just ended are gone, and update `left`."""
     for _ in range(600):
-        left |= {"tasks": tasks_alive() - before, "children": len(children())}
+        left |= {"tasks": count_tasks() - before, "children": len(list_children())}
         if not any(each > 0 for each in left.values()):
             return
         await anyio.sleep(0.05)
 
 
-def tasks_alive() -> int:
-    """How many tasks there are on this event loop."""
+def count_tasks() -> int:
+    """Return the number of tasks on this event loop."""
     if on_trio():
         import trio  # noqa: PLC0415 - only where it is in use
 
@@ -195,8 +203,8 @@ def tasks_alive() -> int:
     return len(asyncio.all_tasks())
 
 
-def children() -> list[int]:
-    """The processes that this one has started, zombies included."""
+def list_children() -> list[int]:
+    """Return the ids of the child processes, including zombies."""
     found: list[int] = []
     for each in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):  # the thread has ended

@@ -1,27 +1,27 @@
-"""The plots of a soak: latency up to the last percentile, and memory over time."""
+"""Draws the plots of a soak: latency up to the last percentile, and memory over time."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from benchmarks.plots import COLOURS, OTHERS, saved
+from benchmarks.plots import COLOURS, OTHERS, save_figure
 from benchmarks.soak.load import Times
 
 _SHARES = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999]
 _PALETTE = [*COLOURS.values(), *OTHERS]
 _DASHES = ["-", "--", ":"]
-_ENOUGH = 5  # requests beyond a percentile that make it worth showing
+_ENOUGH = 5  # slower requests than a percentile must have to be shown
 
 
 def draw_latencies(times: Mapping[str, Times], path: Path) -> None:
-    """Draw each kind of request as a curve: the share of requests that are slower, and how slow."""
+    """Draw a curve for each kind of request: the latency at each percentile."""
     figure = Figure(figsize=(8.0, 5.6), layout="constrained")
     axes = figure.add_subplot()
     for place, (name, each) in enumerate(times.items()):
         shares = [share for share in _SHARES if each.count * (1 - share) >= _ENOUGH] or _SHARES[:1]
         style = {"color": _PALETTE[place % len(_PALETTE)], "linestyle": _DASHES[place // len(_PALETTE) % 3]}
-        values = [each.percentile(share) * 1000 for share in shares]
+        values = [each.compute_percentile(share) * 1000 for share in shares]
         axes.plot([1 / (1 - share) for share in shares], values, label=name, linewidth=1.3, **style)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -32,11 +32,11 @@ def draw_latencies(times: Mapping[str, Times], path: Path) -> None:
     axes.set_title("Latency by percentile, under load and faults", fontsize=11)
     axes.grid(visible=True, which="major", linewidth=0.4, color="#dddddd")
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    saved(figure, path)
+    save_figure(figure, path)
 
 
 def draw_memory(series: Mapping[str, Sequence[tuple[float, float]]], path: Path) -> None:
-    """Draw the memory of each process: minutes and megabytes."""
+    """Draw the memory of each process over time, in megabytes and minutes."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
     for place, (name, points) in enumerate(series.items()):
@@ -48,4 +48,4 @@ def draw_memory(series: Mapping[str, Sequence[tuple[float, float]]], path: Path)
     axes.set_title("Memory over time", fontsize=11)
     axes.grid(visible=True, which="major", linewidth=0.4, color="#dddddd")
     axes.legend(frameon=False, fontsize=9)
-    saved(figure, path)
+    save_figure(figure, path)

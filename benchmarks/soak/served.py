@@ -1,7 +1,7 @@
-"""The server of the HTTP load: `toolwire serve benchmarks/soak/served.py --http`. It ends with its input.
+"""The server of the HTTP load: `toolwire serve benchmarks/soak/served.py --http`. It exits when its input ends.
 
-`tally` tells what the tools have seen, so that the clients can compare: each client numbers its calls, so a number
-that comes again is a call that ran twice. Of each client the last thousand numbers are kept.
+The tool `tally` returns what the tools counted, so that clients can compare: each client numbers its calls, so a
+repeated number is a call that ran twice. The last thousand numbers of each client are kept.
 """
 
 import os
@@ -22,8 +22,8 @@ waiting = 0
 
 
 def note(client: str, number: int) -> None:
-    """Note that a call has run."""
-    global ran, twice  # noqa: PLW0603 - the tools share them
+    """Record that a call has run."""
+    global ran, twice  # noqa: PLW0603 - all tools share these counters
     ran += 1
     own = seen[client]
     twice += number in own
@@ -81,6 +81,7 @@ async def tally() -> dict[str, int]:
 
 
 def _end_with_input() -> None:
+    """Terminate this process when its input ends."""
     os.read(0, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 

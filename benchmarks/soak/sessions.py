@@ -1,8 +1,7 @@
 """The load of sessions: conversations with tools, hooks and permissions, over and over.
 
-Most are played by the scripted CLI in memory, some by the real one in the scratch environment of
-`toolwire.testing`. Each conversation knows what must come out: the right texts, every tool run exactly once, every
-hook called.
+Most use the scripted CLI in memory, some the real one in the fresh environment of `toolwire.testing`. Each
+conversation checks its outcome: the right texts, every tool called exactly once, every hook called.
 
 python -m benchmarks.soak.sessions '{"name": "sessions", "seconds": 60, "at_once": 6, "real": 1}'
 """
@@ -18,7 +17,7 @@ from typing import Any
 
 import anyio
 
-from benchmarks.soak.load import PATIENCE, Book, Expected, WrongError, begin, check, main
+from benchmarks.soak.load import PATIENCE, Book, ExpectedEnd, WrongError, begin, check, main
 from toolwire import (
     ClaudeAgentOptions,
     ClaudeSDKClient,
@@ -39,7 +38,7 @@ _numbers = count(1)
 
 
 class Stage:
-    """One conversation: a server of its own, and what its tools and hooks have seen."""
+    """The server of one conversation, with counts of the calls of its tools and hooks."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -78,34 +77,35 @@ class Stage:
         return "never"
 
     async def note(self, given: Any, _id: str | None, _context: Any) -> dict[str, Any]:
-        """Count a hook; a hook callback."""
+        """Hook callback: count the event."""
         self.hooks[given["hook_event_name"]] += 1
         return {}
 
     async def decide(self, _name: str, given: dict[str, Any], _context: Any) -> Any:
-        """Deny odd sums, and change the others; a permission callback."""
+        """Permission callback: deny the call if `a` is odd, otherwise change `b`."""
         if given["a"] % 2:
             return PermissionResultDeny(message="not an odd one")
         return PermissionResultAllow(updated_input={**given, "b": 1000})
 
-    def options(self, *, asked: bool = False, **more: Any) -> ClaudeAgentOptions:
-        rules = {"can_use_tool": self.decide} if asked else {"allowed_tools": ["mcp__soak"]}
+    def options(self, *, ask_permission: bool = False, **more: Any) -> ClaudeAgentOptions:
+        """Return options with the server and the hooks, and with the permission callback or all tools allowed."""
+        rules = {"can_use_tool": self.decide} if ask_permission else {"allowed_tools": ["mcp__soak"]}
         hooks = {name: [HookMatcher(hooks=[self.note])] for name in ("PreToolUse", "PostToolUse")}
         return ClaudeAgentOptions(mcp_servers={"soak": self.server}, hooks=hooks, **rules, **more)  # type: ignore[arg-type]
 
-    def results(self) -> Callable[[Any], Any]:
-        """A step of a script: the model says what the tools gave it."""
+    def repeat_results(self) -> Callable[[Any], Any]:
+        """Return a step of a script in which the model repeats the results of the tools."""
         return lambda request: say("; ".join(each.text for each in request.tool_results))
 
 
 Scene = Callable[[Stage, Callable[..., Any]], Awaitable[None]]
-"""A conversation: a stage, and `play(script)`, which gives the options for a CLI that follows the script."""
+"""A conversation. It gets a stage, and `play(script)`, which returns options for a CLI that follows the script."""
 
 
 async def ask_once(stage: Stage, play: Callable[..., Any]) -> None:
-    """`query()`: two calls and a failing one in a turn, then the answer."""
+    """Use `query()`: two calls and a failing one in one turn, then the final text."""
     calls = [call("mcp__soak__add", a=stage.number, b=1), call("mcp__soak__measure", text="ü" * 9)]
-    script = [turn(*calls, call("mcp__soak__fail")), stage.results()]
+    script = [turn(*calls, call("mcp__soak__fail")), stage.repeat_results()]
     results = [
         message
         async for message in query(prompt="go", options=play(script))
@@ -113,24 +113,24 @@ async def ask_once(stage: Stage, play: Callable[..., Any]) -> None:
     ]
     check(len(results) == 1, f"{len(results)} results")
     said = str(results[0].result)
-    check(said.startswith(f"{stage.number + 1}; 9; "), f"the answer is {said!r}")
-    check("out of order" in said, f"the failure of the tool was not told: {said!r}")
+    check(said.startswith(f"{stage.number + 1}; 9; "), f"the final text is {said!r}")
+    check("out of order" in said, f"the failure of the tool did not reach the model: {said!r}")
     check(stage.ran == {"add": 1, "measure": 1, "fail": 1}, f"the tools ran {dict(stage.ran)}")
     check(stage.hooks["PreToolUse"] == 3, f"hooks: {dict(stage.hooks)}")  # noqa: PLR2004 - as many as calls
 
 
 async def talk(stage: Stage, play: Callable[..., Any]) -> None:
-    """A client: three prompts, the second with a call that is changed, the third with one that is denied."""
+    """Use a client for three prompts: the call of the second is changed, that of the third is denied."""
     even = stage.number * 2
     add = "mcp__soak__add"
     script = [
         say("hello"),
         call(add, a=even, b=1),
-        stage.results(),
+        stage.repeat_results(),
         call(add, a=even + 1, b=1),
-        stage.results(),
+        stage.repeat_results(),
     ]
-    async with ClaudeSDKClient(play(script, asked=True)) as client:
+    async with ClaudeSDKClient(play(script, ask_permission=True)) as client:
         for expected in ("hello", str(even + 1000), "not an odd one"):
             await client.query("go on")
             said = [
@@ -143,7 +143,7 @@ async def talk(stage: Stage, play: Callable[..., Any]) -> None:
 
 
 async def interrupt(stage: Stage, play: Callable[..., Any]) -> None:
-    """A client that interrupts a running tool, and goes on."""
+    """Interrupt a running tool, and continue the conversation."""
     async with ClaudeSDKClient(play([call("mcp__soak__wait"), say("still here")])) as client:
         await client.query("wait")
         await stage.waiting.wait()
@@ -158,7 +158,7 @@ async def interrupt(stage: Stage, play: Callable[..., Any]) -> None:
 
 
 async def leave(stage: Stage, play: Callable[..., Any]) -> None:
-    """A client that leaves while a tool runs: the tool is cancelled."""
+    """Close the client while a tool runs, which cancels the tool."""
     async with ClaudeSDKClient(play([call("mcp__soak__wait")])) as client:
         await client.query("wait")
         await stage.waiting.wait()
@@ -167,15 +167,15 @@ async def leave(stage: Stage, play: Callable[..., Any]) -> None:
 
 
 async def crash(_stage: Stage, play: Callable[..., Any]) -> None:
-    """A CLI that ends in the middle of a turn: a typed error."""
+    """Have the CLI exit in the middle of a turn, which raises a typed error."""
     script = [call("mcp__soak__add", a=1, b=1), exit_early(7)]
     try:
         async for _ in query(prompt="go", options=play(script)):
             pass
     except ProcessError as error:
         check(error.exit_code == 7, f"the exit code is {error.exit_code}")  # noqa: PLR2004 - the script's
-        raise Expected("ProcessError of a CLI that crashed") from None
-    raise WrongError("a crash of the CLI went unnoticed")
+        raise ExpectedEnd("ProcessError of a CLI that crashed") from None
+    raise WrongError("a crash of the CLI raised no error")
 
 
 SCRIPTED: dict[str, Scene] = {
@@ -191,10 +191,10 @@ REAL: dict[str, Scene] = {
 
 
 async def play_scripted(book: Book, number: int, until: float) -> None:
-    """Conversations with the scripted CLI, one after the other."""
+    """Hold conversations with the scripted CLI, one after the other."""
     for turn_ in count(number):
         name = list(SCRIPTED)[turn_ % len(SCRIPTED)]
-        with book.request(f"{name}, scripted CLI"), anyio.fail_after(PATIENCE):
+        with book.track(f"{name}, scripted CLI"), anyio.fail_after(PATIENCE):
             stage = Stage()
 
             def play(script: list[Any], stage: Stage = stage, **more: Any) -> ClaudeAgentOptions:
@@ -207,14 +207,14 @@ async def play_scripted(book: Book, number: int, until: float) -> None:
 
 
 async def play_real(book: Book, number: int, until: float) -> None:
-    """Conversations with the real CLI, one after the other."""
+    """Hold conversations with the real CLI, one after the other."""
     cli = bundled_cli()
     if cli is None:
-        raise RuntimeError("the package that carries the CLI is not installed")
+        raise RuntimeError("the real CLI comes with claude-agent-sdk, which is not installed")
     given = {"cli_path": cli, "setting_sources": [], "strict_mcp_config": True}
     for turn_ in count(number):
         name = list(REAL)[turn_ % len(REAL)]
-        with book.request(f"{name}, real CLI"), ExitStack() as stack, anyio.fail_after(PATIENCE):
+        with book.track(f"{name}, real CLI"), ExitStack() as stack, anyio.fail_after(PATIENCE):
             stage = Stage()
 
             def play(
@@ -231,6 +231,7 @@ async def play_real(book: Book, number: int, until: float) -> None:
 
 
 async def work(book: Book, case: dict[str, Any]) -> dict[str, Any]:
+    """Run the load: `at_once` scripted and `real` real conversations at a time."""
     until = begin(case)
     async with anyio.create_task_group() as group:
         for number in range(case["at_once"]):

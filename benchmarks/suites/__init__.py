@@ -1,1 +1,1 @@
-"""One module a subject. Each has `run(bench)`, which measures, and says which targets its figures belong to."""
+"""One module for each suite. Its function `run(bench)` measures, and adds rows, curves and targets to `bench`."""

@@ -1,7 +1,7 @@
-"""Past conversations on disk: list a page, search, and read one of ten thousand; read a very large one.
+"""Past sessions on disk: list a page, search, and read one of ten thousand; read a very large one.
 
-Each call is made in a fresh process; importing the SDK is not in the figures. Memory is what the call added to the
-process at its peak. Both SDKs read the same files.
+Each call is made in a fresh process; importing the SDK is not included. Memory is by how much the call raised the
+peak of the process. Both SDKs read the same files.
 """
 
 import json
@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from benchmarks.processes import SDKS, python
-from benchmarks.results import Bench, Measured
+from benchmarks.processes import SDKS, run_python
+from benchmarks.results import Bench, Figures
 
 SUITE = "history"
 UNITS = {"time": "ms", "memory": "MB"}
@@ -28,7 +28,7 @@ import {module} as sdk
 def peak():
     with open("/proc/self/status") as status:
         return int(next(line.split()[1] for line in status if line.startswith("VmHWM")))
-sdk.list_sessions("/nowhere", 1, 0, False), sdk.get_session_messages("nothing")  # loads what is loaded when used
+sdk.list_sessions("/nowhere", 1, 0, False), sdk.get_session_messages("nothing")  # imports what is imported lazily
 before = peak()
 begun = time.perf_counter_ns()
 found = {call}
@@ -50,7 +50,7 @@ WORDS = [
 
 
 def write_session(path: Path, number: int, turns: int, size: int) -> None:
-    """Write a transcript as the CLI does: prompts, attachments, answers, calls and their results."""
+    """Write a transcript as the CLI does: prompts, attachments, responses, calls and their results."""
     session, when = path.stem, datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=number)
     parent: str | None = None
     with path.open("wb") as file:
@@ -98,19 +98,19 @@ def write_history(home: Path, sessions: int, large: int) -> tuple[str, str]:
     return str(uuid.UUID(int=sessions // 2)), path.stem
 
 
-def turn(sdk: str, call: str, home: Path, expected: int | None = None) -> Measured:
-    """Make one call in a fresh process."""
-    done = python(["-c", _FRAME.format(module=SDKS[sdk], call=call)], home)
+def time_call(sdk: str, call: str, home: Path, expected: int | None = None) -> Figures:
+    """Make one call in a fresh process. Returns its time and memory."""
+    done = run_python(["-c", _FRAME.format(module=SDKS[sdk], call=call)], home)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     took, memory, found = done.stdout.split(maxsplit=2)
     if expected is not None and int(found) != expected:
-        raise RuntimeError(f"{sdk}: {call} gave {found.strip()}, not {expected}")
+        raise RuntimeError(f"{sdk}: {call} returned {found.strip()} items, expected {expected}")
     return {"time": int(took) / 1e6, "memory": int(memory) / 1024}
 
 
 def run(bench: Bench) -> None:
-    """Measure, and judge."""
+    """Measure all calls, and add the targets."""
     sessions, large = (300, LARGE // 20) if bench.quick else (SESSIONS, LARGE)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         home = Path(name)
@@ -118,16 +118,18 @@ def run(bench: Bench) -> None:
         many = f"{sessions:,} sessions"
         page = "sdk.list_sessions('/work', 10, 0, False)"
         everything = "sdk.list_sessions('/work', None, 0, False)"
-        first = {"toolwire": partial(turn, "toolwire", everything, home, sessions)}
+        first = {"toolwire": partial(time_call, "toolwire", everything, home, sessions)}
         bench.compare(SUITE, f"{many}: all, for the first time", first, UNITS, rounds=1)
-        hits = {"toolwire": partial(turn, "toolwire", "sdk.search_sessions('lantern', '/work')", home, 20)}
+        hits = {
+            "toolwire": partial(time_call, "toolwire", "sdk.search_sessions('lantern', '/work')", home, 20)
+        }
         bench.compare(SUITE, f"{many}: search, for the first time", hits, UNITS, rounds=1)
         bench.compare(SUITE, f"{many}: search", hits, UNITS, rounds=ROUNDS)
         narrow = f"sdk.search_sessions('\"lantern {sessions // 2}\"', '/work')"
         bench.compare(
             SUITE,
             f"{many}: search for a phrase",
-            {"toolwire": partial(turn, "toolwire", narrow, home)},
+            {"toolwire": partial(time_call, "toolwire", narrow, home)},
             UNITS,
             rounds=ROUNDS,
         )
@@ -138,15 +140,20 @@ def run(bench: Bench) -> None:
             (f"{large // 10**6} MB: 10 messages", f"sdk.get_session_messages('{huge}', None, 10)", 10),
             (f"{large // 10**6} MB: all messages", f"sdk.get_session_messages('{huge}')", None),
         ):
-            turns = {sdk: partial(turn, sdk, call, home, count) for sdk in SDKS}
+            turns = {sdk: partial(time_call, sdk, call, home, count) for sdk in SDKS}
             bench.compare(SUITE, case, turns, UNITS, rounds=ROUNDS)
         streamed = f"sum(1 for _ in sdk.iter_session_messages('{huge}'))"
-        turns = {"toolwire": partial(turn, "toolwire", streamed, home)}
+        turns = {"toolwire": partial(time_call, "toolwire", streamed, home)}
         bench.compare(SUITE, f"{large // 10**6} MB: all messages, streamed", turns, UNITS, rounds=ROUNDS)
-    ours, theirs = (bench.row(SUITE, f"{many}: a page of 10", "time", sdk) for sdk in SDKS)
-    bench.target(
-        f"{many}: a page of 10, times the official SDK's speed", "at least", 20, bench.ratios(theirs, ours)
+    ours, theirs = (bench.find_row(SUITE, f"{many}: a page of 10", "time", sdk) for sdk in SDKS)
+    bench.add_target(
+        f"{many}: a page of 10, times the official SDK's speed",
+        "at least",
+        20,
+        bench.compute_ratios(theirs, ours),
     )
     case = f"{large // 10**6} MB: 10 messages"
-    ours, theirs = (bench.row(SUITE, case, "memory", sdk) for sdk in SDKS)
-    bench.target(f"{case}, of the official SDK's memory", "at most", 0.5, bench.ratios(ours, theirs))
+    ours, theirs = (bench.find_row(SUITE, case, "memory", sdk) for sdk in SDKS)
+    bench.add_target(
+        f"{case}, of the official SDK's memory", "at most", 0.5, bench.compute_ratios(ours, theirs)
+    )

@@ -1,7 +1,7 @@
-"""What an import costs: time and memory of fresh processes that import an SDK and begin to use it.
+"""The cost of an import: time and memory of fresh processes that import an SDK and begin to use it.
 
-The floor is Python itself. Memory is the peak of the process by the kernel's own count: `ru_maxrss` would not do,
-since a process begins with the peak of the one that started it.
+The floor is Python itself. Memory is the peak of the process as reported by the kernel (`VmHWM`): `ru_maxrss` is
+not suitable, because a process begins with the peak of the one that started it.
 """
 
 import json
@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import typescript
-from benchmarks.processes import SDKS, environment, python
-from benchmarks.results import Bench, Measured
+from benchmarks.processes import SDKS, make_environment, run_python
+from benchmarks.results import Bench, Figures
 
 SUITE = "imports"
 UNITS = {"import": "ms", "process": "ms", "peak": "MB", "growth": "MB"}
@@ -56,16 +56,14 @@ CASES = {
     ASKING: {sdk: _ASKING.format(sdk=module) for sdk, module in SDKS.items()},
     TOOL: {"toolwire": _OUR_TOOL, "official": _THEIR_TOOL},
 }
-OF_NODE: dict[str, dict[str, str]] = {
-    BARE: {},
-    TOOL: {"tools": "typed"},
-}  # its query() starts a process at once
+OF_NODE: dict[str, dict[str, str]] = {BARE: {}, TOOL: {"tools": "typed"}}
+"""The cases of the TypeScript SDK: without "query and options", because its query() starts a process at once."""
 
 
-def fresh(code: str, home: Path) -> tuple[float, float, float]:
-    """Run code in a new process: milliseconds inside, milliseconds of the process, peak in MB."""
+def run_code(code: str, home: Path) -> tuple[float, float, float]:
+    """Run code in a new process. Returns the milliseconds of the code, those of the process, and the peak in MB."""
     begun = time.perf_counter()
-    done = python(["-c", _FRAME.format(code=code)], home)
+    done = run_python(["-c", _FRAME.format(code=code)], home)
     whole = time.perf_counter() - begun
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
@@ -73,14 +71,14 @@ def fresh(code: str, home: Path) -> tuple[float, float, float]:
     return int(took) / 1e6, whole * 1e3, int(peak) / 1024
 
 
-def turn(code: str, home: Path, empty: float) -> Measured:
-    """The figures of one process; `empty` is what Python itself takes up."""
-    took, whole, peak = fresh(code, home)
+def measure_code(code: str, home: Path, empty: float) -> Figures:
+    """Return the figures of one process that runs `code`; `empty` is the peak of Python itself, in MB."""
+    took, whole, peak = run_code(code, home)
     return {"import": took, "process": whole, "peak": peak, "growth": peak - empty}
 
 
-def node_turn(case: dict[str, str], home: Path) -> Measured:
-    """The same figures of the TypeScript SDK; its growth is over Node itself."""
+def measure_node(case: dict[str, str], home: Path) -> Figures:
+    """Return the same figures for the TypeScript SDK; its growth is relative to Node itself."""
     empty, _ = run_node({"import": "nothing"}, home)
     seen, whole = run_node(case, home)
     peak = seen["peak"] / 1024
@@ -93,57 +91,59 @@ def node_turn(case: dict[str, str], home: Path) -> Measured:
 
 
 def run_node(case: dict[str, str], home: Path) -> tuple[dict[str, float], float]:
-    """What the driver saw of itself, and milliseconds of its process."""
+    """Run the TypeScript driver. Returns what it measured, and the milliseconds of its process."""
     begun = time.perf_counter()
-    done = typescript.run(case, environment(home), home)
+    done = typescript.run(case, make_environment(home), home)
     whole = time.perf_counter() - begun
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     return json.loads(done.stdout), whole * 1e3
 
 
-def nothing(home: Path) -> Measured:
-    """The figures of Python itself."""
-    _, whole, peak = fresh("pass", home)
+def measure_floor(home: Path) -> Figures:
+    """Return the figures of Python itself."""
+    _, whole, peak = run_code("pass", home)
     return {"process": whole, "peak": peak}
 
 
 def run(bench: Bench) -> None:
-    """Measure, and judge."""
+    """Measure all imports, and add the targets."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         home = Path(name)
         for code in (code for codes in CASES.values() for code in codes.values()):
-            fresh(code, home)  # compiles what was not compiled yet, and brings the files into memory
-        empty = statistics.median(fresh("pass", home)[2] for _ in range(5))
+            run_code(code, home)  # compiles the modules, and reads the files into the cache
+        empty = statistics.median(run_code("pass", home)[2] for _ in range(5))
         for case, codes in CASES.items():
-            turns = {sdk: partial(turn, code, home, empty) for sdk, code in codes.items()}
-            if case in OF_NODE and typescript.available():
-                turns["typescript"] = partial(node_turn, OF_NODE[case], home)
-            bench.compare(SUITE, case, {"floor": partial(nothing, home), **turns}, UNITS, rounds=ROUNDS)
+            turns = {sdk: partial(measure_code, code, home, empty) for sdk, code in codes.items()}
+            if case in OF_NODE and typescript.is_available():
+                turns["typescript"] = partial(measure_node, OF_NODE[case], home)
+            bench.compare(SUITE, case, {"floor": partial(measure_floor, home), **turns}, UNITS, rounds=ROUNDS)
 
-    def ratio(case: str, measure: str) -> list[float]:
-        ours, theirs = (bench.row(SUITE, case, measure, who) for who in SDKS)
-        return bench.ratios(ours, theirs)
+    def find_ratios(case: str, measure: str) -> list[float]:
+        ours, theirs = (bench.find_row(SUITE, case, measure, who) for who in SDKS)
+        return bench.compute_ratios(ours, theirs)
 
-    whole = statistics.median(ratio(BARE, "process"))
-    asking = statistics.median(ratio(ASKING, "import"))
+    whole = statistics.median(find_ratios(BARE, "process"))
+    asking = statistics.median(find_ratios(ASKING, "import"))
     note = f"the rest is loaded when used: with query and options {asking:.2f}; the whole bare process: {whole:.2f}"
-    bench.target("import, bare: of the official SDK's time", "at most", 1 / 6, ratio(BARE, "import"), note)
-    whole = statistics.median(ratio(TOOL, "process"))
+    bench.add_target(
+        "import, bare: of the official SDK's time", "at most", 1 / 6, find_ratios(BARE, "import"), note
+    )
+    whole = statistics.median(find_ratios(TOOL, "process"))
     note = f"the whole process, Python's own start and end in it: {whole:.2f}"
-    bench.target(
+    bench.add_target(
         "import, one typed tool defined: of the official SDK's time",
         "at most",
         1 / 4,
-        ratio(TOOL, "import"),
+        find_ratios(TOOL, "import"),
         note,
     )
     for case, what in ((BARE, "bare"), (ASKING, "query and options"), (TOOL, "one typed tool defined")):
-        growth = statistics.median(ratio(case, "growth"))
-        bench.target(
+        growth = statistics.median(find_ratios(case, "growth"))
+        bench.add_target(
             f"import, {what}: of the official SDK's peak of memory",
             "at most",
             0.6,
-            ratio(case, "peak"),
+            find_ratios(case, "peak"),
             f"without what Python itself takes: {growth:.2f}",
         )

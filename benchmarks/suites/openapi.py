@@ -1,9 +1,9 @@
-"""OpenAPI documents as tools, beside FastMCP's: loading, listing, size, memory, and one call.
+"""OpenAPI documents as tools, compared with FastMCP: loading, listing, size, memory, and one call.
 
-The documents are generated (`tests/shared/openapi_documents.py` says what they are like). FastMCP writes every
-reference out, so that its lists grow with the square of the operations where schemas of responses refer to each
-other: it is measured up to 450 operations, for beyond that it takes minutes and gigabytes. Public documents are
-measured too if `tests/openapi/try_documents.py` has fetched them.
+The documents are generated (`tests/shared/openapi_documents.py` describes them). FastMCP expands every reference,
+so its lists grow with the square of the operations where schemas of responses refer to each other: it is measured
+up to 450 operations, because beyond that it takes minutes and gigabytes. Public documents are measured too if
+`tests/openapi/try_documents.py` has fetched them.
 """
 
 import json
@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.processes import environment, percentile, python
-from benchmarks.results import Bench, Measured, Turn
+from benchmarks.processes import compute_percentile, make_environment, run_python
+from benchmarks.results import Bench, Figures, Turn
 
 SUITE = "openapi"
 UNITS = {"load": "ms", "list": "ms", "size": "KB", "peak": "MB"}
@@ -35,12 +35,12 @@ WHO = ("toolwire", "FastMCP")
 
 
 def run(bench: Bench) -> None:
-    """Measure, and judge."""
-    with tempfile.TemporaryDirectory(prefix="bench-") as name, api(Path(name)) as port:
+    """Measure all documents and one call, and add the targets."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name, run_api(Path(name)) as port:
         home = Path(name)
-        measure = partial(turn, home, f"http://127.0.0.1:{port}")
+        measure = partial(make_turn, home, f"http://127.0.0.1:{port}")
         for operations in (*BOTH, *OURS)[: 1 if bench.quick else None]:
-            file = write(home, operations)
+            file = write_document(home, operations)
             who = WHO if operations in BOTH else WHO[:1]
             turns = {each: measure(who=each, document=str(file)) for each in who}
             bench.compare(SUITE, f"{operations:,} operations", turns, UNITS, rounds=3)
@@ -50,33 +50,33 @@ def run(bench: Bench) -> None:
                 who = WHO[:1] if case in OURS_ONLY else WHO
                 turns = {each: measure(who=each, document=str(file)) for each in who}
                 bench.compare(SUITE, case, turns, UNITS, rounds=3)
-        calling = {"tool": "deleteInvoice", "arguments": {"id": "1"}, "count": bench.count(500)}
-        file = write(home, 10)
+        calling = {"tool": "deleteInvoice", "arguments": {"id": "1"}, "count": bench.scale(500)}
+        file = write_document(home, 10)
         turns = {each: measure(who=each, document=str(file), **calling) for each in WHO}
         bench.compare(SUITE, CALL, turns, {"p50": "µs", "p99": "µs"}, rounds=5)
     most = BOTH[0] if bench.quick else BOTH[-1]
 
-    def ratios(measure: str, case: str = f"{most:,} operations") -> list[float]:
-        ours, theirs = (bench.row(SUITE, case, measure, who) for who in WHO)
-        return bench.ratios(ours, theirs)
+    def find_ratios(measure: str, case: str = f"{most:,} operations") -> list[float]:
+        ours, theirs = (bench.find_row(SUITE, case, measure, who) for who in WHO)
+        return bench.compute_ratios(ours, theirs)
 
-    faster = [1 / each for each in ratios("list")]
-    load = median(ratios("load"))
+    faster = [1 / each for each in find_ratios("list")]
+    load = median(find_ratios("load"))
     what = f"OpenAPI, {most} operations:"
-    bench.target(
+    bench.add_target(
         f"{what} times faster to list than FastMCP",
         "at least",
         50,
         faster,
         f"to load: {load:.3f} of its time",
     )
-    bench.target(f"{what} of FastMCP's list in bytes", "at most", 1 / 5, ratios("size"))
-    bench.target(f"{what} of FastMCP's peak of memory", "at most", 1 / 3, ratios("peak"))
-    bench.target("OpenAPI, one call, p50: of FastMCP's time", "at most", 1.0, ratios("p50", CALL))
+    bench.add_target(f"{what} of FastMCP's list in bytes", "at most", 1 / 5, find_ratios("size"))
+    bench.add_target(f"{what} of FastMCP's peak of memory", "at most", 1 / 3, find_ratios("peak"))
+    bench.add_target("OpenAPI, one call, p50: of FastMCP's time", "at most", 1.0, find_ratios("p50", CALL))
 
 
-def write(home: Path, operations: int) -> Path:
-    """Write a document with so many operations."""
+def write_document(home: Path, operations: int) -> Path:
+    """Write an OpenAPI document with this number of operations."""
     sys.path.insert(0, str(ROOT / "tests"))
     try:
         from shared.openapi_documents import ordinary  # noqa: PLC0415 - found by the line above
@@ -88,11 +88,11 @@ def write(home: Path, operations: int) -> Path:
 
 
 @contextmanager
-def api(home: Path) -> Iterator[int]:
-    """The API in a process of its own; its port."""
+def run_api(home: Path) -> Iterator[int]:
+    """Run the API in a separate process. Yields its port."""
     command = [sys.executable, "-m", "benchmarks.openapi_tools", "serve"]
     with subprocess.Popen(  # noqa: S603
-        command, env=environment(home), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, env=make_environment(home), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None  # noqa: S101
         assert process.stdout is not None  # noqa: S101
@@ -102,21 +102,21 @@ def api(home: Path) -> Iterator[int]:
             process.stdin.close()
 
 
-def turn(home: Path, url: str, **case: Any) -> Turn:
-    """One process that loads, lists and calls."""
+def make_turn(home: Path, url: str, **case: Any) -> Turn:
+    """Return a turn that starts a process, which loads a document, lists its tools and calls one."""
 
-    def measured() -> Measured:
-        done = python(["-m", "benchmarks.openapi_tools", json.dumps({"url": url, **case})], home)
+    def measure() -> Figures:
+        done = run_python(["-m", "benchmarks.openapi_tools", json.dumps({"url": url, **case})], home)
         if done.returncode:
             raise RuntimeError(done.stderr[-2000:])
-        told = json.loads(done.stdout)
-        if times := [each * 1e6 for each in told["calls"]]:
-            return {"p50": percentile(times, 0.5), "p99": percentile(times, 0.99)}
+        reported = json.loads(done.stdout)
+        if times := [each * 1e6 for each in reported["calls"]]:
+            return {"p50": compute_percentile(times, 0.5), "p99": compute_percentile(times, 0.99)}
         return {
-            "load": told["load"] * 1e3,
-            "list": median(told["lists"][1:] or told["lists"]) * 1e3,
-            "size": told["bytes"] / 1024,
-            "peak": told["peak"] / 1024,
+            "load": reported["load"] * 1e3,
+            "list": median(reported["lists"][1:] or reported["lists"]) * 1e3,
+            "size": reported["bytes"] / 1024,
+            "peak": reported["peak"] / 1024,
         }
 
-    return measured
+    return measure

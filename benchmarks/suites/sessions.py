@@ -1,6 +1,6 @@
-"""What many sessions at once cost the process that has them: memory, threads, files, processes, time.
+"""The cost of many sessions at once in one process: memory, threads, files, processes, time.
 
-Each session has a process on the other side: the peer, or the real CLI where there is one session only.
+Each session starts a process: the peer, or the real CLI where there is only one session.
 """
 
 import json
@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import SDKS, peer_program, python
-from benchmarks.results import Bench, Curve, Measured
-from benchmarks.scripted import NUMBERS, conversed
+from benchmarks.processes import SDKS, run_python, write_peer
+from benchmarks.results import Bench, Curve, Figures
+from benchmarks.scripted import NUMBERS, run_tool_call
 from toolwire._transport.find_cli import bundled_cli
 
 SUITE = "sessions"
@@ -30,8 +30,8 @@ SIZES = (1, 10, 50)
 ROUNDS = 3
 
 
-def figures(seen: dict[str, Any], count: int) -> Measured:
-    """What a driver saw, in the units of the table."""
+def compute_figures(seen: dict[str, Any], count: int) -> Figures:
+    """Convert what a driver measured to the units of the table."""
     before, during = seen["before"], seen["during"]
     return {
         "memory": during["rss"] / 1024,
@@ -45,51 +45,51 @@ def figures(seen: dict[str, Any], count: int) -> Measured:
     }
 
 
-def against_peer(sdk: str, count: int) -> Measured:
-    """So many sessions with the peer, one tool call in each."""
+def measure_with_peer(sdk: str, count: int) -> Figures:
+    """Run `count` sessions with the peer, with one tool call in each."""
     call = {"server": "calc", "tool": "add", "arguments": NUMBERS, "count": 1, "expect": "42.0"}
     plan = {"servers": ["calc"], "steps": [{"do": "calls", "with": call}]}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
-        program, report = peer_program(plan, folder)
+        program, report = write_peer(plan, folder)
         what = {"sdk": SDKS[sdk], "cli": str(program), "cwd": name, "sessions": count, "warm": True}
-        done = python(["-m", "benchmarks.drive_sessions", json.dumps(what)], folder)
+        done = run_python(["-m", "benchmarks.drive_sessions", json.dumps(what)], folder)
         if done.returncode or "error" in report.read_text():
             raise RuntimeError(f"{sdk}, {count} sessions: exit code {done.returncode}\n{done.stderr[-2000:]}")
-        return figures(json.loads(done.stdout), count)
+        return compute_figures(json.loads(done.stdout), count)
 
 
-def against_cli(sdk: str, cli: str) -> Measured:
-    """One session with the real CLI, with the same tool call in it."""
-    found = figures(conversed("drive_sessions", sdk, cli=cli, sessions=1), 1)
-    # The one session is also the first: what was loaded for it is in these.
+def measure_with_cli(sdk: str, cli: str) -> Figures:
+    """Run one session with the real CLI, with the same tool call."""
+    found = compute_figures(run_tool_call("drive_sessions", sdk, cli=cli, sessions=1), 1)
+    # Without the figures per session: the only session is also the first, so they would include what was loaded.
     return {name: value for name, value in found.items() if not name.endswith("a session")}
 
 
 def run(bench: Bench) -> None:
-    """Measure, and see that memory grows with the sessions and no faster."""
+    """Measure, and add curves of memory and time, which may grow no faster than the number of sessions."""
     sizes = SIZES[:2] if bench.quick else SIZES
     for count in sizes:
-        turns = {sdk: partial(against_peer, sdk, count) for sdk in SDKS}
-        bench.compare(SUITE, named(count), turns, UNITS, rounds=ROUNDS)
+        turns = {sdk: partial(measure_with_peer, sdk, count) for sdk in SDKS}
+        bench.compare(SUITE, format_case(count), turns, UNITS, rounds=ROUNDS)
     if (cli := bundled_cli()) is not None:
-        turns = {sdk: partial(against_cli, sdk, cli) for sdk in SDKS}
+        turns = {sdk: partial(measure_with_cli, sdk, cli) for sdk in SDKS}
         bench.compare(SUITE, "1 session, real CLI", turns, UNITS, rounds=ROUNDS)
-    # What Python and the libraries take is not in it: it would hide how the sessions' own part grows.
-    grown(bench, sizes, "memory of all sessions, by sessions", "memory a session", "kB")
-    grown(bench, sizes, "time to open all, by sessions", "open all", "ms")
+    # Without the memory of Python and the libraries, which would hide how that of the sessions grows.
+    add_curve(bench, sizes, "memory of all sessions, by sessions", "memory a session", "kB")
+    add_curve(bench, sizes, "time to open all, by sessions", "open all", "ms")
 
 
-def grown(bench: Bench, sizes: Sequence[int], name: str, measure: str, unit: str) -> None:
-    """A curve over the number of sessions; what is measured for one session counts as often as there are."""
+def add_curve(bench: Bench, sizes: Sequence[int], name: str, measure: str, unit: str) -> None:
+    """Add a curve over the number of sessions. Measures per session are multiplied by the number of sessions."""
     series = {}
     for sdk in SDKS:
-        medians = {count: bench.row(SUITE, named(count), measure, sdk).median for count in sizes}
+        medians = {count: bench.find_row(SUITE, format_case(count), measure, sdk).median for count in sizes}
         times = {count: count if measure.endswith("a session") else 1 for count in sizes}
         series[sdk] = [(float(count), medians[count] * times[count]) for count in sizes]
     bench.curves.append(Curve(name, "sessions", unit, "linear", series, "toolwire"))
 
 
-def named(count: int) -> str:
-    """The case."""
+def format_case(count: int) -> str:
+    """Return the name of the case."""
     return "1 session" if count == 1 else f"{count} sessions"

@@ -4,13 +4,13 @@ import { readFileSync } from "node:fs";
 
 const given = JSON.parse(process.argv[2]);
 
-// What an import costs is timed from before it.
+// The clock starts before the import, so that the import is timed too.
 const begun = process.hrtime.bigint();
 const sdk = given.import === "nothing" ? null : await import("@anthropic-ai/claude-agent-sdk");
-const servers = given.tools === "typed" ? await typed() : {};
+const servers = given.tools === "typed" ? await makeTyped() : {};
 const took = Number(process.hrtime.bigint() - begun);
 
-async function typed() {
+async function makeTyped() {
   const { z } = await import("zod");
   const add = sdk.tool("add", "Add two numbers.", { a: z.number(), b: z.number() }, async ({ a, b }) => ({
     content: [{ type: "text", text: (a + b).toFixed(1) }],
@@ -18,17 +18,17 @@ async function typed() {
   return { calc: sdk.createSdkMcpServer({ name: "calc", tools: [add] }) };
 }
 
-function memory(key) {
+function readMemory(key) {
   return Number(readFileSync("/proc/self/status", "utf8").match(new RegExp(`${key}:\\s+(\\d+)`))[1]);
 }
 
-function size(message) {
+function countCharacters(message) {
   if (message === null) return 0;
   if (message.event) return message.event.delta.text.length;
   return message.message.content.reduce((sum, block) => sum + block.text.length, 0);
 }
 
-async function conversation() {
+async function converse() {
   const options = {
     pathToClaudeCodeExecutable: given.peer,
     mcpServers: servers,
@@ -46,10 +46,10 @@ async function conversation() {
       cpu = (used.user + used.system) * 1000;
     }
   }
-  if (!cpu) throw new Error(`no result came, after ${count} messages`);
-  return { messages: count, last: Number(last), cpu, size: size(latest) };
+  if (!cpu) throw new Error(`no successful result arrived, after ${count} messages`);
+  return { messages: count, last: Number(last), cpu, size: countCharacters(latest) };
 }
 
-const seen = given.peer ? await conversation() : {};
-process.stdout.write(JSON.stringify({ ...seen, took, rss: memory("VmRSS"), peak: memory("VmHWM") }));
+const seen = given.peer ? await converse() : {};
+process.stdout.write(JSON.stringify({ ...seen, took, rss: readMemory("VmRSS"), peak: readMemory("VmHWM") }));
 process.exit(0);

@@ -1,4 +1,4 @@
-"""The machinery of the soak: that it sees what is lost, wrong, leaked or never ends, and never how fast it is."""
+"""The code of the soak test: it detects what is lost, wrong, leaked or never ends; speed is not tested."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 import pytest
 from benchmarks.soak import __main__ as command
 from benchmarks.soak import catalogue, report
-from benchmarks.soak.load import Book, Expected, Times, check
+from benchmarks.soak.load import Book, ExpectedEnd, Times, check
 from benchmarks.soak.watch import MEGABYTE, Watched
 
 from toolwire.catalog import SqliteLedger
@@ -21,23 +21,23 @@ def test_percentiles_are_right_to_two_percent():
     times = Times()
     for number in range(1, 10_001):
         times.add(number / 1000)
-    assert times.percentile(0.5) == pytest.approx(5, rel=0.03)
-    assert times.percentile(0.99) == pytest.approx(9.9, rel=0.03)
+    assert times.compute_percentile(0.5) == pytest.approx(5, rel=0.03)
+    assert times.compute_percentile(0.99) == pytest.approx(9.9, rel=0.03)
     assert (times.count, times.longest) == (10_000, 10.0)
-    again = Times.from_json(json.loads(json.dumps(times.as_json())))
-    assert again.percentile(0.9) == times.percentile(0.9)
+    again = Times.from_json(json.loads(json.dumps(times.to_json())))
+    assert again.compute_percentile(0.9) == times.compute_percentile(0.9)
 
 
 def test_every_request_is_accounted_for():
-    """Answered, ended as expected, or wrong; one that is none of these is lost."""
+    """A request was answered, ended as expected, or was wrong; one that is none of these is lost."""
     book = Book()
-    with book.request("good"):
+    with book.track("good"):
         pass
-    with book.request("provoked"):
-        raise Expected("as provoked")
-    with book.request("wrong"):
+    with book.track("provoked"):
+        raise ExpectedEnd("as provoked")
+    with book.track("wrong"):
         check(1 + 1 == 3, "one and one")
-    with pytest.raises(KeyboardInterrupt), book.request("lost"):
+    with pytest.raises(KeyboardInterrupt), book.track("lost"):
         raise KeyboardInterrupt
     assert (book.begun, book.answered, dict(book.expected), book.wrong) == (4, 1, {"as provoked": 1}, 1)
     assert book.begun - book.done == 1
@@ -47,8 +47,8 @@ def test_every_request_is_accounted_for():
 def watched(measure, growth):
     process = Watched("server", 1)
     for second in range(1000):
-        process.note(measure, second, growth(second))
-    return list(process.judged(1000))[0]["flat"]  # noqa: RUF015 - there is one
+        process.add(measure, second, growth(second))
+    return list(process.judge(1000))[0]["flat"]  # noqa: RUF015 - there is one
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def watched(measure, growth):
     ],
 )
 def test_a_leak_is_seen(measure, growth, flat):
-    """And a process that warms up, or goes up and down, is none."""
+    """Steady growth is a leak; warming up, and going up and down, is not."""
     assert watched(measure, growth) is flat
 
 
 def test_a_process_of_this_machine_is_looked_at():
     process = Watched("ours", os.getpid())
-    process.look(0.0)
-    Watched("gone", 2**22 + 1).look(0.0)
+    process.sample(0.0)
+    Watched("gone", 2**22 + 1).sample(0.0)
     assert {measure: points[0][1] > 0 for measure, points in process.points.items()} == {
         "memory": True,
         "threads": True,
@@ -81,7 +81,7 @@ def test_a_process_of_this_machine_is_looked_at():
 
 @pytest.fixture
 def books(tmp_path):
-    """A ledger with one settled call, as the API and the caller have it too."""
+    """Return a ledger's folder with one settled call, and the records of the API and of the caller about it."""
     with SqliteLedger(tmp_path / "ledger.db") as ledger:
         order = Order("round 1", "weather", "api:1", "weather", price=10_000, key="k1", digest="d")
         booking = ledger.begin(order, Limits())
@@ -116,7 +116,7 @@ def test_books_that_agree(books):
     ],
 )
 def test_books_that_do_not_agree(books, change, found):
-    """A lost, a doubled, a wrong and a denied charge are each seen."""
+    """A lost, a doubled, a wrong and a denied charge are each detected."""
     folder, sold, told = books
     assert found in problems(folder, *change(sold, told))
 
@@ -128,9 +128,9 @@ def test_money_beyond_the_budget_is_seen(books, monkeypatch):
 
 
 def test_a_refusal_that_nobody_expected_is_wrong():
-    assert catalogue.outcome("... of this call is UNKNOWN") == "unknown: the reply was lost"
+    assert catalogue.classify_refusal("... of this call is UNKNOWN") == "unknown: the reply was lost"
     with pytest.raises(Exception, match="nobody expected"):
-        catalogue.outcome("the moon is full")
+        catalogue.classify_refusal("the moon is full")
 
 
 def test_a_short_soak(tmp_path, capsys):
@@ -149,24 +149,24 @@ def test_a_short_soak(tmp_path, capsys):
 def test_a_load_that_fails_is_told_with_its_words(tmp_path, monkeypatch):
     monkeypatch.setitem(command.LOADS, "sessions", ("no_such_load", {}))
     (load,) = command.run(0.1, ["sessions"], tmp_path)
-    found = load.problems(0.1)
+    found = load.list_problems(0.1)
     load.end()
     assert "without a report" in found[0]
     assert "no_such_load" in found[0]
 
 
 def test_a_load_that_hangs_is_ended(tmp_path, monkeypatch):
-    """It is given time, then it goes: its process is gone, and the run says so."""
+    """A load that does not end in time is killed, and reported."""
     monkeypatch.setitem(command.LOADS, "sessions", ("sessions", {"at_once": 1, "real": 0}))
     monkeypatch.setattr(command, "GRACE", -3599.0)
     (load,) = command.run(3600, ["sessions"], tmp_path)
-    assert "did not end in time" in load.problems(3600)[0]
+    assert "did not end in time" in load.list_problems(3600)[0]
     load.end()
     assert load.process.poll() is not None
 
 
 def test_a_load_ends_with_its_input(tmp_path):
-    """So that none outlives the process that watches, however that ends."""
+    """A load ends when its input ends, so that it does not outlive the watching process, however that ends."""
     case = json.dumps({"name": "x", "seconds": 3600, "at_once": 1, "real": 0})
     load = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.soak.sessions", case],
