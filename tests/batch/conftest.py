@@ -1,4 +1,4 @@
-"""For the tests of batches: asyncio only, and a folder for state of their own."""
+"""For the tests of batches: asyncio only, and state folders of their own."""
 
 import pytest
 
@@ -11,6 +11,6 @@ def anyio_backend():
 
 @pytest.fixture(autouse=True)
 def state_folder(tmp_path, monkeypatch):
-    """Keep what batches write out of the user's folders."""
+    """Keep files of batches out of the user's folders."""
     monkeypatch.setenv("TOOLWIRE_BATCHES", str(tmp_path / "state"))
     return tmp_path / "state"

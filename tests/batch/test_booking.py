@@ -1,4 +1,4 @@
-"""The money of a batch: reserved before a run starts; runs wait while others may release some."""
+"""The money of a batch: it is reserved before a run starts; a run waits if others may release money."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ async def books(tmp_path):
 
 
 async def test_many_runs_may_be_in_progress_at_once(books):
-    """Unlike paid tools, whose price is not trusted before the first reply."""
+    """Unlike calls of a paid tool, whose price is not trusted before the first reply."""
     ids = [await books.reserve(claim(key)) for key in "abc"]
     assert len(set(ids)) == 3
     assert await books.sums() == (0, 30, 0)
@@ -50,7 +50,7 @@ async def test_a_run_waits_for_money_that_others_may_release(books):
 
 
 async def test_money_held_for_unknown_runs_is_not_waited_for(books):
-    """A person may take days."""
+    """Setting the cost of an unknown run is up to a person, who may take days."""
     for key in "abc":
         await books.mark_unknown(await books.reserve(claim(key)), "lost")
     with pytest.raises(NoMoney, match="0.00003 held for unknown runs"):
@@ -58,7 +58,7 @@ async def test_money_held_for_unknown_runs_is_not_waited_for(books):
 
 
 async def test_a_cancelled_reservation_leaves_nothing_reserved(books):
-    """Even if the booking was made at that moment."""
+    """Nothing stays reserved, even if the booking was made at the moment of the cancellation."""
     ids = [await books.reserve(claim(key)) for key in "abc"]
     waiting = asyncio.create_task(books.reserve(claim("d")))
     await asyncio.sleep(0.02)
@@ -70,7 +70,7 @@ async def test_a_cancelled_reservation_leaves_nothing_reserved(books):
 
 
 async def test_every_step_is_idempotent(books):
-    """If the reply of the database is lost, it is unknown whether the step was made."""
+    """A step whose reply from the database was lost may or may not have been done, so it can be repeated."""
     a, b, c = [await books.reserve(claim(key)) for key in "abc"]
     assert await books.reserve(claim("a")) == a
     for _ in range(2):
@@ -91,7 +91,7 @@ async def test_a_run_that_cost_more_is_booked_and_stops_nothing(books):
 
 
 async def test_many_lost_runs_stop_nothing(books):
-    """As lost replies of a paid tool would."""
+    """Many lost replies stop a paid tool, but not a batch."""
     free = Books(books.ledger, "b", "other", 10, None)
     for number in range(8):
         await free.mark_unknown(await free.reserve(claim(f"k{number}")), "lost")
@@ -101,7 +101,7 @@ async def test_many_lost_runs_stop_nothing(books):
 
 
 async def test_an_ended_attempt_is_never_booked_again(books):
-    """Its key is the guard."""
+    """The key of the attempt prevents it."""
     await books.settle(await books.reserve(claim("a")), 4)
     with pytest.raises(AlreadyBooked, match="booked and closed, so it is not run again"):
         await books.reserve(claim("a"))
@@ -109,7 +109,7 @@ async def test_an_ended_attempt_is_never_booked_again(books):
 
 
 async def test_the_booking_of_a_run_that_never_started_is_released(books):
-    """It is found by the key of the attempt."""
+    """The booking is found by the key of the attempt."""
     await books.reserve(claim("a"))
     await books.release_unstarted("a", 2)
     assert (await books.sums())[1] == 10
@@ -118,7 +118,7 @@ async def test_the_booking_of_a_run_that_never_started_is_released(books):
 
 
 async def test_a_person_sets_the_cost_of_an_unknown_attempt(books):
-    """Nothing, an amount, or all that was reserved."""
+    """The cost may be nothing, an amount, or all that was reserved."""
     a, b, c = [await books.reserve(claim(key)) for key in "abc"]
     for each in (a, b, c):
         await books.mark_unknown(each, "lost")
@@ -130,5 +130,5 @@ async def test_a_person_sets_the_cost_of_an_unknown_attempt(books):
 
 
 def test_keys_of_attempts_do_not_collide():
-    """Whatever is in the key of a run."""
+    """Keys of attempts stay different whatever the key of the run contains."""
     assert key_of("a#1", 2) != key_of("a", 12)

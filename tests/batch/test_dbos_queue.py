@@ -1,10 +1,14 @@
-"""What every engine of a batch must do (`Queue`), tried with DBOS on SQLite and Postgres."""
+"""What every engine of a batch must do (`Queue`), tested with DBOS on SQLite and Postgres."""
 
 import asyncio
+import logging
 import sqlite3
+import uuid
 
+import psycopg
 import pytest
-from dbos import DBOS, DBOSConfig
+import sqlalchemy as sa
+from dbos import DBOS, DBOSClient, DBOSConfig, error
 
 from toolwire.batch.dbos_queue import DbosQueue
 from toolwire.batch.queue import Delivery
@@ -28,7 +32,7 @@ def url(request, tmp_path):
 
 
 class Seen:
-    """Takes deliveries, and lets the test wait for them."""
+    """Records deliveries, and lets the test wait for them."""
 
     def __init__(self):
         self.keys = []
@@ -77,7 +81,7 @@ async def test_what_is_put_is_delivered_once_and_to_the_event_loop_of_the_worker
 
 
 async def test_it_tells_where_a_delivery_is(url):
-    """In the queue, with a worker, or over."""
+    """A delivery is in the queue, with a worker, or finished."""
     seen = Seen()
     seen.gate.clear()
     worker, driver = queue(url, "me"), queue(url, "")
@@ -103,7 +107,7 @@ async def test_it_tells_where_a_delivery_is(url):
 
 
 async def test_what_is_cancelled_is_not_delivered(url):
-    """As long as nobody has taken it."""
+    """A delivery can be cancelled as long as no worker has taken it."""
     seen = Seen()
     driver = queue(url, "")
     await driver.open(None, 0)
@@ -122,7 +126,7 @@ async def test_what_is_cancelled_is_not_delivered(url):
 
 
 async def test_who_stops_takes_no_more_and_ends_what_it_has(url):
-    """The rest waits for others."""
+    """The worker finishes its run, and takes no other; the rest is left for other workers."""
     seen = Seen()
     seen.gate.clear()
     worker = queue(url)
@@ -148,7 +152,7 @@ async def test_who_stops_takes_no_more_and_ends_what_it_has(url):
 
 
 async def test_keys_travel_as_json(tmp_path):
-    """Never as pickle, by which a database would be code."""
+    """Keys are never stored as pickle, which would let the contents of a database run code."""
     driver = queue(f"sqlite:///{tmp_path / 'queue.db'}", "")
     await driver.open(None, 0)
     await driver.put([Delivery("käse\n", 1)])
@@ -160,7 +164,7 @@ async def test_keys_travel_as_json(tmp_path):
 
 
 async def test_a_process_has_one_worker(tmp_path):
-    """DBOS has one instance per process; the message says what can be done."""
+    """DBOS has one instance per process; the message says what cannot be opened."""
     first = queue(f"sqlite:///{tmp_path / 'a.db'}")
     await first.open(Seen(), 1)
     try:
@@ -173,7 +177,7 @@ async def test_a_process_has_one_worker(tmp_path):
 
 
 async def test_the_users_own_instance_is_used_and_left_alone(tmp_path):
-    """It must be handed over; it goes on when the batch is closed."""
+    """The instance must be passed to the batch, and still runs when the batch is closed."""
     DBOS(
         config=DBOSConfig(
             name="theirs", system_database_url=f"sqlite:///{tmp_path / 'theirs.db'}", log_level="ERROR"
@@ -195,10 +199,89 @@ async def test_the_users_own_instance_is_used_and_left_alone(tmp_path):
 
 
 async def test_a_stopped_queue_lets_dbos_retry_no_more(tmp_path):
-    """DBOS has no documented way to end its retries, which would keep the process alive without a database."""
+    """DBOS has no documented way to end its retries, which would keep the process alive if the database is gone."""
     worker = queue(f"sqlite:///{tmp_path / 'a.db'}")
     await worker.open(Seen(), 1)
     database = worker._database
     assert database._retry_connection_errors is True
     await worker.close()
     assert database._retry_connection_errors is False
+
+
+@pytest.mark.process
+async def test_errors_of_dbos_take_one_line_while_the_queue_is_open(tmp_path):
+    """Its tracebacks help no user; a cancelled delivery is no error. Afterwards its log is as before."""
+    log, handler, records = logging.getLogger("dbos"), logging.Handler(), []
+    handler.emit = records.append
+    log.addHandler(handler)
+
+    def report(failure):
+        log.error("Exception in a workflow:", exc_info=failure)
+
+    try:
+        opened = queue(f"sqlite:///{tmp_path / 'queue.db'}")
+        await opened.open(Seen(), 1)
+        report(ValueError("the server\nis away"))
+        report(error.DBOSAwaitedWorkflowCancelledError("w"))
+        await opened.close()
+        report(ValueError("later"))
+    finally:
+        log.removeHandler(handler)
+    shortened, plain = [each for each in records if "Exception" in each.getMessage()]
+    assert (shortened.getMessage(), shortened.exc_info) == (
+        "Exception in a workflow: ValueError: the server is away",
+        None,
+    )
+    assert plain.exc_info is not None
+
+
+async def test_the_encoding_of_a_role_does_not_matter(postgres_url):
+    """Keys may have any character; DBOS stores them as they are."""
+    role = f"role_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute(f"CREATE ROLE {role} LOGIN SUPERUSER; ALTER ROLE {role} SET client_encoding = 'LATIN1'")
+    seen = Seen()
+    worker = queue(postgres_url.replace("toolwire@", f"{role}@"))
+    await worker.open(seen, 1)
+    try:
+        await worker.put([Delivery("\N{CLOUD}", 1)])
+        await seen.wait_for(1)
+    finally:
+        await worker.close()
+    assert seen.keys == ["\N{CLOUD}"]
+
+
+@pytest.mark.process
+async def test_a_database_that_fails_while_a_queue_is_opened_is_an_error_in_words(postgres_url):
+    """A role without the right to create the tables of DBOS, for example."""
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        role = f"role_{uuid.uuid4().hex}"
+        db.execute(f"CREATE ROLE {role} LOGIN")
+    worker = queue(postgres_url.replace("toolwire@", f"{role}@"))
+    with pytest.raises(BatchError, match="the database of the batch failed: permission denied for database"):
+        await worker.open(Seen(), 1)
+    assert not DbosQueue.open_queues
+
+
+async def test_a_connection_that_is_lost_while_a_queue_is_opened_is_replaced(url, monkeypatch):
+    """DBOS itself does not try again to register a queue."""
+    register = DBOSClient.register_queue
+    failures = [
+        sa.exc.OperationalError("SELECT", {}, psycopg.errors.AdminShutdown("the server is restarted"))
+    ]
+
+    def fail_first(self, *given, **settings):
+        if failures:
+            raise failures.pop()
+        return register(self, *given, **settings)
+
+    monkeypatch.setattr(DBOSClient, "register_queue", fail_first)
+    seen = Seen()
+    worker = queue(url)
+    await worker.open(seen, 1)
+    try:
+        await worker.put([Delivery("k", 1)])
+        await seen.wait_for(1)
+    finally:
+        await worker.close()
+    assert not failures

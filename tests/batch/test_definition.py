@@ -1,4 +1,4 @@
-"""What a user writes down about a batch is checked when it is written."""
+"""The definition of a batch is checked when it is written."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +59,7 @@ class Repo:
     ],
 )
 def test_what_cannot_work_is_refused_when_it_is_written(given, says):
-    """The message names what is wrong and the value."""
+    """The message says what is wrong, and shows the value."""
     with pytest.raises(OptionsError, match=says):
         Batch(**{"name": "b", **given})
 
@@ -82,13 +82,13 @@ def test_a_run_that_cannot_work_is_refused(prompt, changes, says):
 
 @pytest.mark.parametrize("key", ["", "x" * 501, 5, None, "a\0b", "\ud800"])
 def test_a_key_is_a_text_that_every_database_can_keep(key):
-    """Others are refused before anything is written."""
+    """Other keys are refused before anything is written."""
     with pytest.raises(BatchError, match="the key of a run must be"):
         check_key(key)
 
 
 async def test_items_come_back_as_the_type_that_the_task_names():
-    """Dataclasses, models and plain JSON travel as JSON; a worker gets what the task's annotation says."""
+    """Dataclasses, models and plain JSON are stored as JSON; a worker gets the type of the task's annotation."""
     batch = Batch("b")
     seen: list[Any] = []
 
@@ -104,7 +104,7 @@ async def test_items_come_back_as_the_type_that_the_task_names():
 
 @pytest.mark.parametrize("item", [{"stars": 1}, object(), {"name": {1, 2}}, float("nan")])
 def test_an_item_that_does_not_fit_is_refused_when_it_is_added(item):
-    """Not hours later in a worker."""
+    """The item is checked when it is added, not hours later in a worker."""
     batch = Batch("b")
     batch.task(lambda repo: repo)
     typed = Batch("c")
@@ -118,11 +118,13 @@ def test_an_item_that_does_not_fit_is_refused_when_it_is_added(item):
 
 
 def test_without_a_task_an_item_is_a_prompt():
-    """Anything else says what is missing."""
+    """An item of another type raises an error that says what is missing."""
     batch = Batch("b")
     assert batch.encode("k", "Hello") == '"Hello"'
     with pytest.raises(BatchError, match="has no @batch.task"):
         batch.encode("k", {"a": 1})
+    with pytest.raises(BatchError, match="the item of 'k' is an empty prompt"):
+        batch.encode("k", " ")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_without_a_task_an_item_is_a_prompt():
     ],
 )
 def test_a_task_takes_one_item(function, says):
-    """What does not is refused when it is given."""
+    """Other functions are refused when they are registered."""
     with pytest.raises(OptionsError, match=says):
         Batch("b").task(function)
 
@@ -148,7 +150,7 @@ def test_a_batch_has_one_task():
 
 
 async def test_a_task_must_return_a_run():
-    """The message says what it returned, and for which key."""
+    """The message shows the returned type and the key."""
     batch = Batch("b")
     batch.task(lambda item: 5)
     with pytest.raises(BatchError, match="must return a Run or a prompt, got int for 'k'"):
@@ -165,7 +167,7 @@ def test_a_run_may_cost_no_more_than_per_run():
 
 
 def test_a_session_id_is_known_before_the_start():
-    """Another key, attempt or batch has another one; the same has the same."""
+    """It depends on the batch, the key and the attempt, and on nothing else."""
     batch = Batch("b")
     ids = {batch.session_of(uid, key, n) for uid in "uv" for key in "ab" for n in (1, 2)}
     assert len(ids) == 8

@@ -1,4 +1,4 @@
-"""One attempt of a run: which conversation it goes on with."""
+"""One attempt of a run: which conversation it continues."""
 
 import pytest
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_transcript_is_looked_for_where_the_cli_keeps_it(tmp_path, monkeypatch):
-    """A folder that the process names goes before the home that the options name, as it does for the CLI."""
+    """The CLAUDE_CONFIG_DIR of the process comes before the HOME of the options, as it does for the CLI."""
     writer = Writer(SESSION)
     writer.answer(writer.ask(None, "Begin."), "Begun.")
     writer.write(tmp_path / "config", "-work")

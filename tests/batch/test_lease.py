@@ -32,7 +32,7 @@ def records(tmp_path):
 
 
 async def test_a_worker_without_heartbeats_loses_its_lease(records, clock):
-    """The time counts from when the number was first seen, and must exceed `stale`."""
+    """The time counts from when the last heartbeat number was first seen, and must exceed `stale`."""
     records.add_worker("other", "e", "elsewhere:1:boot:ns", "m")
     watch = Lease(records, None, clock=clock)
     assert await watch.find_lost() == []
@@ -49,7 +49,7 @@ async def test_a_worker_without_heartbeats_loses_its_lease(records, clock):
 
 
 async def test_a_process_that_was_suspended_revokes_no_lease(records, clock):
-    """All may have been suspended together, as by a pause of their containers: the others get time to send one."""
+    """All may have been suspended together, as by a pause of containers: the others get time for a heartbeat."""
     records.add_worker("other", "e", "elsewhere:1:boot:ns", "m")
     watch = Lease(records, None, clock=clock)
     assert await watch.find_lost() == []
@@ -95,7 +95,7 @@ async def test_a_clock_that_jumps_revokes_no_lease_with_heartbeats(records, cloc
 
 
 async def test_a_dead_process_of_this_machine_is_detected_at_once(records, clock):
-    """Its name has a start time that no living process of that id has."""
+    """The start time in its name is not that of the living process with that id."""
     pid, _, *rest = this_process().split(":")
     records.add_worker("dead", "e", ":".join([pid, "1", *rest]), "m")
     records.add_worker("alive", "e", this_process(), "m")
@@ -104,7 +104,7 @@ async def test_a_dead_process_of_this_machine_is_detected_at_once(records, clock
 
 
 async def test_a_worker_detects_that_its_lease_was_revoked(records, clock):
-    """Before that it is `unsafe`: no heartbeat has succeeded for too long."""
+    """Before that, it is `unsafe`: no heartbeat has succeeded for too long."""
     lease = Lease(records, "me", beat=5, stale=30, clock=clock)
     await lease.acquire("e", "m")
     lease.stop()
@@ -136,5 +136,5 @@ def test_a_lease_must_outlast_its_heartbeats(records):
 
 
 def test_every_start_has_an_id_of_its_own():
-    """One id in two processes would keep a dead one's lease fresh."""
+    """If two processes had one id, the living one would renew the lease of the dead one."""
     assert len({new_worker_id() for _ in range(100)}) == 100

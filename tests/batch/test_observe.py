@@ -1,4 +1,4 @@
-"""What can be seen of a batch: metrics, a span for it and for each run; and what cannot be seen in any of it."""
+"""What can be observed of a batch: metrics, and spans of the batch and of each run; and what they never contain."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 HIDDEN = "a word that nobody must know of"
-COST = 0.00014  # of a scripted turn
+COST = 0.00014  # of one scripted turn
 
 
 def play(request):
@@ -46,7 +46,7 @@ async def carry_out(tmp_path, name, keys, **settings):
 
 
 async def test_metrics_count_runs_and_money(tmp_path):
-    """Those of this process, and those of the whole batch; no key is a label."""
+    """There are metrics of this process and of the whole batch; keys of runs are not among the labels."""
     seen = await carry_out(tmp_path, "counted", ["a", "b", "bad"], budget="1", per_run="0.1")
     assert seen.pop('toolwire_batch_run_seconds_sum{batch="counted"}') > 0
     assert {
@@ -69,14 +69,14 @@ async def test_metrics_count_runs_and_money(tmp_path):
 
 
 async def test_an_attempt_that_is_repeated_counts_each_time(tmp_path):
-    """Runs are counted by attempts: that is what takes time and places."""
+    """Each attempt is counted as a run: attempts take time and slots."""
     seen = await carry_out(tmp_path, "repeated", ["bad"], attempts=3)
     assert seen['toolwire_batch_runs_total{batch="repeated",outcome="failed"}'] == 3
     assert seen['toolwire_batch_state_runs{batch="repeated",state="failed"}'] == 1
 
 
 async def test_opentelemetry_has_the_same_numbers(tmp_path):
-    """For programs that send them rather than have them scraped."""
+    """OpenTelemetry is for programs that send metrics rather than have them scraped."""
     reader()
     await carry_out(tmp_path, "metered", ["a", "b", "bad"])
     runs = points("toolwire.batch.runs")
@@ -87,7 +87,7 @@ async def test_opentelemetry_has_the_same_numbers(tmp_path):
 
 
 async def test_each_run_has_a_span_in_that_of_the_batch(tmp_path, monkeypatch):
-    """With its key, attempt, outcome and cost, and the span of its conversation in it; without words of either."""
+    """It has key, attempt, outcome and cost, the conversation's span below it, and no text of prompt or answer."""
     monkeypatch.setenv(VARIABLE, "1")
     exporter().clear()
     await carry_out(tmp_path, "traced", ["a", "bad"])
@@ -116,7 +116,7 @@ async def test_each_run_has_a_span_in_that_of_the_batch(tmp_path, monkeypatch):
 
 
 async def test_a_batch_has_no_spans_unless_they_are_asked_for(tmp_path, monkeypatch):
-    """That a program has set up OpenTelemetry says nothing."""
+    """Setting up OpenTelemetry is not a request for spans."""
     monkeypatch.delenv(VARIABLE, raising=False)
     exporter().clear()
     await carry_out(tmp_path, "untraced", ["a"])

@@ -18,6 +18,7 @@ from toolwire.batch.booking import Books
 from toolwire.batch.opened import list_names, open_existing
 from toolwire.batch.outbox import Outbox
 from toolwire.batch.records import Records, make_engine
+from toolwire.batch.states import Claim
 from toolwire.catalog.ledger.sqlite import SqliteLedger
 from toolwire.errors import BatchError
 from toolwire.testing import ScriptedCLI, answer, exit_early, fail, hang, say, turn
@@ -28,7 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # DBOS leaves connections to the garbage collector
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-COST = Decimal("0.00014")  # of a scripted turn
+COST = Decimal("0.00014")  # of one scripted turn
 
 
 class Verdict(BaseModel):
@@ -41,7 +42,7 @@ class Repo:
 
 
 class Model:
-    """Answers by the name in the prompt, and counts how often it was asked."""
+    """A model that answers by the name in the prompt, and records the names."""
 
     def __init__(self, **answers):
         self.answers = answers
@@ -81,7 +82,7 @@ def opened(batch, at, **given):
 
 
 async def test_results_are_typed_and_paid(tmp_path):
-    """Each has its output, its cost and its session; the sums agree."""
+    """Each result has its output and its cost; the sums agree."""
     model = Model()
     async with opened(make(model, budget="1"), tmp_path / "b") as batch:
         assert await batch.add(repos("a", "b", "c")) == 3
@@ -94,7 +95,7 @@ async def test_results_are_typed_and_paid(tmp_path):
 
 
 async def test_the_same_name_continues_the_batch(tmp_path):
-    """Known keys are skipped, results of an earlier start come first, and nothing is run twice."""
+    """Known keys are skipped, results of earlier starts come first, and nothing is run twice."""
     model = Model()
     async with opened(make(model), tmp_path / "b") as batch:
         await batch.add(repos("a", "b"))
@@ -132,7 +133,7 @@ async def test_a_batch_that_cannot_be_opened_leaves_no_worker(tmp_path):
     ],
 )
 async def test_invalid_items_are_refused(tmp_path, given, says):
-    """Nothing is added then."""
+    """Nothing is added."""
     async with opened(make(Model()), tmp_path / "b", work=False) as batch:
         with pytest.raises(BatchError, match=says):
             await batch.add(given)
@@ -153,7 +154,7 @@ async def test_retryable_failures_are_retried(tmp_path):
 
 
 async def test_an_output_that_does_not_fit_was_paid_for(tmp_path):
-    """So it is not tried again by itself, and its cost counts."""
+    """It is not retried by itself, and its cost counts."""
     batch = Batch(
         "b", ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([say("no")] * 9)), Verdict, attempts=3
     )
@@ -166,7 +167,7 @@ async def test_an_output_that_does_not_fit_was_paid_for(tmp_path):
 
 
 async def test_a_task_that_raises_fails_its_own_run_only(tmp_path):
-    """Nothing is booked for it."""
+    """The failed run costs nothing, and the others run."""
     batch = Batch(
         "b", ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([say("hi")] * 9)), concurrency=2
     )
@@ -189,7 +190,7 @@ async def test_a_task_that_raises_fails_its_own_run_only(tmp_path):
 
 
 async def test_a_task_that_never_returns_is_over_in_time(tmp_path):
-    """Whether it blocks its thread or its coroutine, ends the program or cancels itself: the others run."""
+    """It may block its thread or its coroutine, exit, or cancel itself: its run fails, and the others run."""
     batch = Batch(
         "b",
         ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([say("hi")] * 9)),
@@ -201,6 +202,12 @@ async def test_a_task_that_never_returns_is_over_in_time(tmp_path):
     async def cancel_itself():
         raise asyncio.CancelledError
 
+    class Odd(BaseException):
+        pass
+
+    def odd():
+        raise Odd("no luck")
+
     @batch.task
     def prepare(name: str):
         makers = {
@@ -208,12 +215,13 @@ async def test_a_task_that_never_returns_is_over_in_time(tmp_path):
             "waits": asyncio.Event().wait,
             "exits": lambda: sys.exit(3),
             "cancels": cancel_itself,
+            "raises": odd,
         }
         return makers.get(name, lambda: f"Look at {name}")()
 
     try:
         async with opened(batch, tmp_path / "b") as at:
-            await at.add({name: name for name in ("blocks", "waits", "exits", "cancels", "a")})
+            await at.add({name: name for name in ("blocks", "waits", "exits", "cancels", "raises", "a")})
             found = await collect(at)
     finally:
         forever.set()
@@ -223,6 +231,7 @@ async def test_a_task_that_never_returns_is_over_in_time(tmp_path):
         "waits": "BatchError: the @batch.task function took longer than 3 seconds",
         "exits": f"BatchError: {prepare.__qualname__}() called sys.exit(3) for 'exits'",
         "cancels": "BatchError: the @batch.task function cancelled itself",
+        "raises": f"BatchError: {prepare.__qualname__}() raised Odd: no luck for 'raises'",
     }
 
 
@@ -245,7 +254,7 @@ async def test_a_run_whose_task_still_works_can_be_cancelled(tmp_path):
 
 
 async def test_a_start_that_raises_fails_its_own_run_only(tmp_path):
-    """It may be a function of the user's that starts the CLI. Its money is free again."""
+    """A user's own function may start the CLI. If it raises, the reserved money is released."""
 
     def refuse(*_):
         raise ZeroDivisionError("no CLI today")
@@ -277,7 +286,7 @@ async def test_a_run_that_takes_too_long_is_stopped_and_its_cost_is_known(tmp_pa
 
 
 async def test_a_run_that_is_silent_for_too_long_is_stopped(tmp_path):
-    """However long it may take in all."""
+    """The timeout for the whole run makes no difference."""
     async with opened(make(Model(slow=hang()), silence=0.3, timeout=600), tmp_path / "b") as batch:
         await batch.add(repos("slow"))
         found = await collect(batch)
@@ -303,8 +312,30 @@ async def test_a_cli_that_ends_without_a_result_is_unknown(tmp_path):
             await batch.reconcile("gone", "1")
 
 
+@pytest.mark.parametrize("said", ["0.003", None])
+async def test_reconciling_again_after_it_was_interrupted(tmp_path, said, monkeypatch):
+    """The ledger has the cost, but the run does not: the second call records that cost and books nothing more."""
+    async with opened(make(Model(gone=exit_early(3)), budget="0.02"), tmp_path / "b") as batch:
+        await batch.add(repos("gone"))
+        await collect(batch)
+        with monkeypatch.context() as patched:
+            patched.setattr("toolwire.batch.records.Records.resolve", interrupted)
+            with pytest.raises(ZeroDivisionError):
+                await batch.reconcile("gone", said)
+        cost = Decimal(said or "0.01")
+        assert await batch.reconcile("gone", said) == cost
+        found = await collect(batch)
+        assert (found["gone"].state, found["gone"].cost) == ("failed", cost)
+        assert (batch.progress.spent, batch.progress.reserved) == (cost, 0)
+
+
+def interrupted(*_):
+    """Fail in place of a function, as if the process had ended there."""
+    raise ZeroDivisionError
+
+
 async def test_a_lost_cli_is_retried_with_on_lost_again(tmp_path):
-    """But not forever: a run that kills every CLI is held in the end, with all its money."""
+    """A run that loses its CLI each time is held in the end, with all its money."""
     model = Model(gone=[exit_early(3), answer({"name": "gone"})], always=exit_early(3))
     async with opened(make(model, on_lost="again"), tmp_path / "b") as batch:
         await batch.add(repos("gone", "always"))
@@ -345,6 +376,34 @@ async def test_cancelled_runs_stop_and_can_be_retried(tmp_path):
         model.answers = {}
         assert await batch.retry(["cancelled"]) == 4
         assert {done.state for done in (await collect(batch)).values()} == {"done"}
+
+
+async def test_a_batch_that_is_cancelled_while_runs_are_added_stays_cancelled(tmp_path):
+    """Nothing starts after `cancel` has returned; adding again continues the batch."""
+    model = Model()
+    many = [(f"k{number}", Repo(f"k{number}")) for number in range(700)]  # more than are added in one step
+    added, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def items():
+        for number, pair in enumerate(many):
+            if number == 600:
+                added.set()
+                await cancelled.wait()
+            yield pair
+
+    async with asyncio.timeout(120), opened(make(model), tmp_path / "b") as batch:
+        adding = asyncio.create_task(batch.add(items()))
+        await added.wait()
+        assert (await batch.cancel()).waiting == 0
+        asked = len(model.asked)
+        cancelled.set()
+        with pytest.raises(BatchError, match="cancelled while runs were added: the rest was not added"):
+            await adding
+        progress = await batch.refresh()
+        assert (progress.total, progress.waiting, len(model.asked)) == (500, 0, asked)
+        assert await batch.add(many[-3:]) == 3
+        states = [done.state for done in (await collect(batch)).values()]
+        assert states.count("cancelled") == 500 - asked
 
 
 async def test_leaving_the_block_waits_for_the_runs(tmp_path):
@@ -404,7 +463,7 @@ async def test_a_cancellation_while_waiting_for_runs_stops_them(tmp_path):
 
 
 async def make_lost(tmp_path, batch, *, start=True, answered=False):
-    """Leave behind what a killed worker leaves: a run, its booking, perhaps its result in the outbox."""
+    """Leave behind what a killed worker leaves: a run, its booking, and perhaps its result in the outbox."""
     async with opened(batch, tmp_path / "b", work=False) as one:
         await one.add(repos("a"))
     records = Records(make_engine(f"sqlite:///{tmp_path / 'b' / 'runs.db'}"))
@@ -437,7 +496,7 @@ async def make_lost(tmp_path, batch, *, start=True, answered=False):
     [("hold", "unknown", 0, 1), ("again", "done", 1, 2), ("resume", "done", 1, 2)],
 )
 async def test_what_a_lost_worker_had_is_decided_by_on_lost(tmp_path, on_lost, state, asked, attempts):
-    """Held, or started again; the money of the lost attempt is unknown either way."""
+    """The run is held, or started again; the money of the lost attempt stays reserved either way."""
     model = Model()
     batch = make(model, on_lost=on_lost)
     await make_lost(tmp_path, batch)
@@ -449,7 +508,7 @@ async def test_what_a_lost_worker_had_is_decided_by_on_lost(tmp_path, on_lost, s
 
 
 async def test_a_run_that_was_not_started_is_started_whatever_on_lost_says(tmp_path):
-    """Its CLI never ran, so its money is released."""
+    """Its CLI was never started, so its money is released."""
     model = Model()
     batch = make(model)
     await make_lost(tmp_path, batch, start=False)
@@ -459,7 +518,7 @@ async def test_a_run_that_was_not_started_is_started_whatever_on_lost_says(tmp_p
 
 
 async def test_a_result_in_the_outbox_is_booked(tmp_path):
-    """It was paid for: the run is done, with its output and cost, and is not started again."""
+    """The result was paid for: the run is done, with its output and cost, and is not started again."""
     model = Model()
     batch = make(model, on_lost="again")
     await make_lost(tmp_path, batch, answered=True)
@@ -488,7 +547,7 @@ async def test_a_result_after_a_person_decided_changes_nothing(tmp_path, said):
 
 
 async def test_a_run_to_resume_on_another_machine_needs_a_store(tmp_path):
-    """Its transcript is not here: it is held, with a message that says what to do."""
+    """Its transcript is not on this machine, so it is held, with a message that says what to do."""
     model = Model()
     batch = make(model, on_lost="resume")
     await make_lost(tmp_path, batch)
@@ -501,7 +560,7 @@ async def test_a_run_to_resume_on_another_machine_needs_a_store(tmp_path):
 
 
 async def test_commands_find_a_batch_by_its_name(tmp_path):
-    """Without the user's file, and without changing its settings."""
+    """The user's file is not needed, and the batch's settings are not changed."""
     async with opened(make(Model(), budget="1", on_lost="again"), None) as batch:
         await batch.add(repos("a"))
         await collect(batch)
@@ -515,7 +574,50 @@ async def test_commands_find_a_batch_by_its_name(tmp_path):
 
 
 async def test_progress_is_plain_json(tmp_path):
-    """Dollars are texts, so that they stay exact."""
+    """Dollars are strings, so that they stay exact."""
     async with opened(make(Model(), budget="5"), tmp_path / "b", work=False) as batch:
         told = json.loads(json.dumps(batch.progress.to_dict()))
     assert (told["budget"], told["waiting"], told["spent"]) == ("5", 0, "0")
+
+
+async def test_known_keys_before_new_ones_do_not_continue_a_batch_that_is_cancelled(tmp_path):
+    """A program that is started again adds all its items again: none of the new ones may run after `cancel`."""
+    known = [(f"k{number}", Repo(f"k{number}")) for number in range(500)]
+    added, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def items():
+        for pair in known:
+            yield pair
+        added.set()
+        await cancelled.wait()
+        yield "new", Repo("new")
+
+    async with asyncio.timeout(120), opened(make(Model()), tmp_path / "b", work=False) as batch:
+        await batch.add(known)
+        adding = asyncio.create_task(batch.add(items()))
+        await added.wait()
+        await batch.cancel()
+        cancelled.set()
+        with pytest.raises(BatchError, match="cancelled while runs were added"):
+            await adding
+        assert (await batch.refresh()).waiting == 0
+
+
+async def test_reconciling_does_not_count_what_a_lost_worker_has_booked(tmp_path):
+    """The cost of an attempt that was settled but not recorded is recorded, beside that of the unknown attempt."""
+    batch = make(Model())
+    await make_lost(tmp_path, batch, start=False)
+    ledger = SqliteLedger(tmp_path / "b" / "ledger.db")
+    records = Records(make_engine(f"sqlite:///{tmp_path / 'b' / 'runs.db'}"))
+    records.find(batch.name)
+    books = Books(ledger, batch.name, records.uid, batch.per_run, batch.budget)
+    (first,) = [each.id for each in ledger.rows(states=("sent",))]
+    await books.settle(first, 5_000)
+    claim = Claim("a", "null", 2, session="", resumes=False, worker="dead", machine="", token=str(first))
+    await books.mark_unknown(await books.reserve(claim), "lost")
+    await books.aclose()
+    ledger.close()
+    records.close()
+    async with opened(batch, tmp_path / "b", work=False) as one:
+        assert await one.reconcile("a", "0.003") == Decimal("0.003")
+        assert one.progress.spent == Decimal("0.008")

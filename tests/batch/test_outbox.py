@@ -1,4 +1,4 @@
-"""A result is a complete file on this machine before anything else is done with it."""
+"""A result is written to a complete file on this machine before anything else is done with it."""
 
 import stat
 
@@ -6,7 +6,7 @@ from toolwire.batch.outbox import Outbox
 
 
 def test_a_result_is_found_until_it_is_removed(tmp_path):
-    """Each attempt has one, and a later result replaces the earlier one."""
+    """Each attempt has one result, and a later one replaces it."""
     outbox = Outbox(tmp_path / "outbox")
     first = outbox.write("a/../b", 1, {"n": 1})
     assert outbox.write("a/../b", 1, {"n": 2}) == first
@@ -27,7 +27,7 @@ def test_only_its_owner_can_read_it(tmp_path):
 
 
 def test_a_broken_file_is_left_for_a_person(tmp_path, caplog):
-    """It is logged, and the others are still found; incomplete files are ignored."""
+    """It is logged and ignored, and so are incomplete files; the others are still found."""
     outbox = Outbox(tmp_path)
     (tmp_path / "x-1.json").write_bytes(b'{"half')
     (tmp_path / "y-1.123.part").write_bytes(b"{}")

@@ -1,4 +1,4 @@
-"""From `at` to the databases of a batch, and how many CLIs fit on a machine."""
+"""Where the databases of a batch are (`at`), and how many CLIs fit on a machine."""
 
 import uuid
 from pathlib import Path
@@ -17,7 +17,7 @@ MOUNTS = """\
 
 
 def test_the_default_is_in_the_users_state_folder(state_folder):
-    """Each batch has its own, with its outbox."""
+    """Each batch has its own folder, with its outbox."""
     place = find_place(None, "review")
     assert place.folder == state_folder / "review"
     assert place.outbox == state_folder / "review" / "outbox"
@@ -25,7 +25,7 @@ def test_the_default_is_in_the_users_state_folder(state_folder):
 
 
 def test_postgres_keeps_its_outbox_on_this_machine(state_folder):
-    """Passwords are not shown, and `postgres://` is the same as `postgresql://`."""
+    """Passwords are hidden, `postgres://` is the same as `postgresql://`, and each database has its own outbox."""
     place = find_place("postgres://me:secret@db/x", "review")
     assert place.records == place.ledger == "postgresql://me:secret@db/x"
     assert place.outbox.is_relative_to(state_folder)
@@ -35,13 +35,13 @@ def test_postgres_keeps_its_outbox_on_this_machine(state_folder):
 
 @pytest.mark.parametrize("at", ["mysql://x/y", "redis://localhost", "sqlite:///x.db"])
 def test_other_addresses_are_refused(at):
-    """The message says what can be given."""
+    """The message says what is possible."""
     with pytest.raises(BatchError, match="give a folder, or postgresql://"):
         find_place(at, "b")
 
 
 def test_a_file_is_refused(tmp_path):
-    """It would be overwritten or fail later."""
+    """A batch needs a folder: the file would be overwritten, or fail later."""
     (tmp_path / "x").write_text("")
     with pytest.raises(BatchError, match="is a file: a batch needs a folder"):
         find_place(tmp_path / "x", "b")
@@ -65,12 +65,12 @@ def test_a_network_disk_is_detected_by_its_mount(tmp_path, folder, kind):
 
 
 def test_where_mounts_cannot_be_read_nothing_is_refused(tmp_path):
-    """Only Linux lists them there."""
+    """Only Linux has that list."""
     assert find_network_disk(tmp_path, tmp_path / "none") is None
 
 
 def test_sqlite_on_a_network_disk_is_refused(monkeypatch, tmp_path):
-    """Its locks do not work there."""
+    """SQLite's locks do not work there."""
     monkeypatch.setattr("toolwire.batch.place.find_network_disk", lambda folder: "nfs4")
     with pytest.raises(BatchError, match="network disk .nfs4., where SQLite loses data"):
         find_place(tmp_path / "b", "b")
@@ -81,7 +81,7 @@ def test_sqlite_on_a_network_disk_is_refused(monkeypatch, tmp_path):
     [("3072000", "max", "0", 10), ("3072000", "700000000", "60000000", 2), ("1000", "max", "0", 1)],
 )
 def test_the_number_of_slots_follows_from_free_memory(tmp_path, available, limit, used, slots):
-    """Of the machine or of the container, whichever is less; at least one."""
+    """The memory of the machine or of the container counts, whichever is less; there is at least one slot."""
     (tmp_path / "meminfo").write_text(f"MemTotal: 99 kB\nMemAvailable: {available} kB\n")
     (tmp_path / "memory.max").write_text(limit)
     (tmp_path / "memory.current").write_text(used)
@@ -89,18 +89,18 @@ def test_the_number_of_slots_follows_from_free_memory(tmp_path, available, limit
 
 
 def test_the_number_of_slots_where_memory_is_unknown(tmp_path):
-    """A few, as on any machine."""
+    """There are four slots."""
     assert count_slots(tmp_path / "none", tmp_path / "none") == 4
 
 
 def test_a_machine_keeps_its_id():
-    """Transcripts and outbox are on the disk that has it."""
+    """The id is stored on the disk that also has the transcripts and the outbox."""
     assert find_machine() == find_machine()
     assert len(find_machine()) == 32
 
 
 def test_processes_that_start_together_have_the_same_machine_id(monkeypatch):
-    """The second one finds no id that is only half written."""
+    """The second process never finds an id that is only half written."""
     others = []
 
     def start_another():
@@ -116,7 +116,7 @@ def test_processes_that_start_together_have_the_same_machine_id(monkeypatch):
 
 
 def test_names_of_folders_are_safe():
-    """Whatever the name of the batch, the folder is below the others."""
+    """The folder is always inside the state folder, whatever the name of the batch."""
     assert folder_name("review-2026.11") == "review-2026.11"
     assert "/" not in folder_name("../../etc")
     assert not folder_name("..").startswith(".")

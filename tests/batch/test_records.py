@@ -4,6 +4,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -17,7 +18,7 @@ DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.process)]
 
 @pytest.fixture(params=DATABASES)
 def url(request, tmp_path):
-    """An empty database."""
+    """Return the URL of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'runs.db'}"
     return request.getfixturevalue("postgres_url")
@@ -25,7 +26,7 @@ def url(request, tmp_path):
 
 @pytest.fixture
 def records(url):
-    """The records of a batch with two runs and a worker."""
+    """Return the records of a batch with two runs and a worker."""
     made = Records(make_engine(url))
     made.prepare()
     made.create("b", {"budget": 5})
@@ -40,7 +41,7 @@ def claim(records, key="x", worker="w", token="t"):  # noqa: S107 - not that kin
 
 
 def test_the_same_name_is_the_same_batch(records, url):
-    """Settings are those of the last start, and those before are returned."""
+    """The last start's settings count, and those before are returned."""
     other = Records(make_engine(url))
     other.prepare()
     assert other.create("b", {"budget": 6}) == {"budget": 5}
@@ -74,15 +75,41 @@ def test_an_error_in_any_words_is_kept(records, again):
     assert (row.error, row.cost) == ("API Error: ? and ?", 3)
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_store_every_text_is_refused(postgres_url, encoding):
+    """SQL_ASCII is what Postgres chooses in an environment without a locale."""
+    other = f"{postgres_url.rpartition('/')[2]}_other"
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute(f"CREATE DATABASE {other} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    made = Records(make_engine(f"{postgres_url}_other"))
+    with pytest.raises(BatchError, match=f"the encoding of this database is {encoding}.*ENCODING 'UTF8'"):
+        made.prepare()
+    made.close()
+
+
+@pytest.mark.process
+def test_the_encoding_of_a_role_does_not_matter(postgres_url):
+    """Its setting applies to programs that do not choose."""
+    role = f"role_{postgres_url.rpartition('_')[2]}"
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute(f"CREATE ROLE {role} LOGIN SUPERUSER; ALTER ROLE {role} SET client_encoding = 'LATIN1'")
+    made = Records(make_engine(postgres_url.replace("toolwire@", f"{role}@")))
+    made.prepare()
+    made.create("b \N{CLOUD}", {})
+    assert made.add([("\N{CLOUD}", '"1"')]) == ["\N{CLOUD}"]
+    made.close()
+
+
 def test_known_keys_are_skipped(records):
-    """Whatever their state; the new ones keep their order."""
+    """Keys are skipped in any state; the new ones keep their order."""
     assert records.add([("z", "3"), ("x", "4"), ("w", "5")]) == ["z", "w"]
     assert [row.key for _, row in records.in_state("waiting")] == ["x", "y", "z", "w"]
     assert claim(records).item == '"1"'
 
 
 def test_one_worker_gets_a_run(records):
-    """The second gets nothing; the first may claim again if the reply was lost, until it has booked."""
+    """The second gets nothing; the first may claim again if the reply was lost, until it has started the run."""
     records.add_worker("v", "e2", "process", "machine")
     first = claim(records)
     assert (first.attempt, first.session, first.resumes) == (1, "", False)
@@ -104,7 +131,7 @@ def test_a_worker_without_a_lease_gets_nothing(records):
 
 
 def test_results_come_in_the_order_in_which_they_ended(records):
-    """Page by page, each once."""
+    """They come page by page, each once."""
     for key in ("y", "x"):
         held = claim(records, key)
         assert records.finish(key, held.attempt, "w", Outcome("done", 7, '{"text": "t"}')) is True
@@ -116,7 +143,7 @@ def test_results_come_in_the_order_in_which_they_ended(records):
 
 
 def test_the_cost_of_all_attempts_counts_once_each(records):
-    """However often it is recorded."""
+    """Recording a cost again does not add it again."""
     held = claim(records)
     assert records.put_back(held, cost=5, error="e", resumes=False, lost=False) == 2
     assert records.put_back(held, cost=5, error="e", resumes=False, lost=False) is None
@@ -129,7 +156,7 @@ def test_the_cost_of_all_attempts_counts_once_each(records):
 
 
 def test_a_late_result_counts_unless_a_new_attempt_began(records):
-    """Unknown becomes done; one that waits again is done too; one that runs again only gets the cost."""
+    """An unknown or waiting run becomes done; one that runs again only gets the cost."""
     held = claim(records)
     records.start(held, "booking", 5, "s", "machine")
     row = records.get("x")
@@ -168,7 +195,7 @@ def test_a_held_run_whose_cost_arrives_late_has_failed(records):
 
 
 def test_a_waiting_run_that_was_lost_takes_its_late_result(records):
-    """It need not be run again."""
+    """It is done, and need not be run again."""
     held = claim(records)
     records.start(held, "booking", 5, "s", "machine")
     records.mark_lost(records.get("x"), hold=False, resumes=False, error="lost")
@@ -190,7 +217,7 @@ def test_nothing_begins_in_a_cancelled_batch(records):
 
 
 def test_retry_takes_only_the_named_runs(records):
-    """Of the named states."""
+    """Only runs in the named states, and with the named keys, are put back."""
     for key in ("x", "y"):
         records.finish(key, claim(records, key).attempt, "w", Outcome("failed", 0, error="e"))
     assert records.retry(["done"]) == []
@@ -199,13 +226,13 @@ def test_retry_takes_only_the_named_runs(records):
 
 
 def test_a_delivery_is_replaced_once(records):
-    """By whoever is first."""
+    """Only the first caller replaces it."""
     assert records.redeliver("x", 1) == 2
     assert records.redeliver("x", 1) is None
 
 
 def test_a_database_that_stays_unreachable_is_an_error(tmp_path):
-    """After its time, and with its reason."""
+    """The error comes when the time for retries is over, and has the reason."""
     away = Records(make_engine("postgresql://nobody@127.0.0.1:1/none"), patience=0.1)
     with pytest.raises(BatchError, match=r"cannot be used, after \d+ seconds of retries: .*127.0.0.1"):
         away.prepare()
@@ -213,7 +240,7 @@ def test_a_database_that_stays_unreachable_is_an_error(tmp_path):
 
 
 def test_a_full_disk_is_retried(tmp_path):
-    """Somebody may make room, and a result that was paid for is lost if this worker ends."""
+    """Somebody may make room, and a paid result would be lost if this worker ended."""
     engine = make_engine(f"sqlite:///{tmp_path / 'runs.db'}")
     Records(engine).prepare()
     engine.dispose()
@@ -234,7 +261,7 @@ def test_a_full_disk_is_retried(tmp_path):
 
 @pytest.mark.process
 def test_a_worker_that_is_suspended_in_its_heartbeat_can_be_revoked(postgres_url):
-    """It holds no lock between two messages to the server; in a transaction, it would hold that of its own row."""
+    """It holds no lock between two messages to the server; in a transaction it would hold the lock of its row."""
     records, other = Records(make_engine(postgres_url)), make_engine(postgres_url)
     records.prepare()
     records.create("b", {})
@@ -258,7 +285,7 @@ def test_a_worker_that_is_suspended_in_its_heartbeat_can_be_revoked(postgres_url
 
 @pytest.mark.process
 def test_a_server_that_is_read_only_for_a_while_is_retried(postgres_url):
-    """As one is while another takes over from it."""
+    """A server is read-only while another one takes over from it."""
     engine = make_engine(postgres_url)
     tries = []
 
@@ -276,7 +303,7 @@ def test_a_server_that_is_read_only_for_a_while_is_retried(postgres_url):
 
 @pytest.mark.process
 def test_revoking_a_lease_waits_for_a_run_that_is_just_starting(postgres_url):
-    """So whoever then reads the runs of that worker sees that this one was started."""
+    """Whoever then reads the runs of that worker sees that this one was started."""
     records = Records(make_engine(postgres_url))
     records.prepare()
     records.create("b", {})
@@ -297,7 +324,7 @@ def test_revoking_a_lease_waits_for_a_run_that_is_just_starting(postgres_url):
         other.exec_driver_sql("SELECT 1 FROM toolwire_runs FOR UPDATE")  # so that the start has to wait
         started = threads.submit(records.start, held, "booking", 5, "s", "machine")
         wait_for_blocked(1)
-        records.heartbeat("w")  # which a starting run does not block
+        records.heartbeat("w")  # a starting run does not block heartbeats
         revoked = threads.submit(records.revoke_lease, "w", 1)
         wait_for_blocked(2)
         other.rollback()

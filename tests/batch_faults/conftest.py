@@ -7,7 +7,7 @@ import pytest
 
 
 def pytest_generate_tests(metafunc):
-    """Give each test its databases and its seeds."""
+    """Run each test with both databases, and with all seeds."""
     if "seed" in metafunc.fixturenames:
         metafunc.parametrize("seed", range(int(os.environ.get("BATCH_SEEDS", "10"))))
     if "database" in metafunc.fixturenames:
@@ -16,12 +16,12 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def at(database, tmp_path, request, monkeypatch):
-    """Where the batch is stored."""
+    """Return where the batch is stored."""
     monkeypatch.setenv("TOOLWIRE_BATCHES", str(tmp_path / "state"))
     return tmp_path / "batch" if database == "sqlite" else request.getfixturevalue("postgres_url")
 
 
 @pytest.fixture
 def dice(request, seed):
-    """Random numbers that are the same in every run."""
+    """Return a random number generator that gives the same numbers in every run."""
     return random.Random(f"{request.node.originalname}-{seed}")  # noqa: S311 - they must be reproducible

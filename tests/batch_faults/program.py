@@ -128,7 +128,7 @@ async def cancel():
 
 
 def show_tasks():
-    """Write to the log where this process is, for a test that waits for it in vain."""
+    """Write the stacks of all tasks and threads to the log, for a test that waits in vain."""
     for task in asyncio.all_tasks():
         task.print_stack(file=sys.stderr)
     faulthandler.dump_traceback(all_threads=True)

@@ -79,13 +79,13 @@ class Stage:
         return process
 
     def start_all(self, workers=3, **settings):
-        """Start a driver, and workers with these settings once the driver has created the tables."""
+        """Start a driver and, once it has created the tables, workers with these settings."""
         driver = self.start("driver")
         self.wait(lambda: self.journal.of("driver"))
         return driver, [self.start("worker", **settings) for _ in range(workers)]
 
     def wait(self, condition, seconds=180.0):
-        """Wait until something is true. Fails with the logs of the processes."""
+        """Wait until a condition is true; fails with the logs of the processes."""
         until = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > until:
@@ -109,7 +109,7 @@ class Stage:
     def locked(self):
         """Hold the lock that every worker needs for its heartbeats."""
         engine = make_engine(self.place.records)
-        with closing(engine.connect()) as db, db.begin():  # which in SQLite is the lock
+        with closing(engine.connect()) as db, db.begin():  # in SQLite, this takes the lock
             if engine.dialect.name == "postgresql":
                 db.execute(sa.text("LOCK TABLE toolwire_workers IN ACCESS EXCLUSIVE MODE"))
             yield
@@ -120,7 +120,7 @@ class Stage:
         self.wait(lambda: len(self.journal.of("over")) >= times, seconds)
 
     def stop_workers(self):
-        """End the running processes, as an operator would."""
+        """Stop the running processes with SIGTERM, as an operator would."""
         running = [each for each in self.processes if each.poll() is None]
         for process in running:
             process.send_signal(signal.SIGTERM)
@@ -128,7 +128,7 @@ class Stage:
             process.wait(90)
 
     def describe(self):
-        """Return what is known of a test that waits in vain: the records, and where each process is."""
+        """Return what is known when a test waits in vain: the records, and the stacks of the processes."""
         for process in self.processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGUSR1)
@@ -167,7 +167,7 @@ class Stage:
                 file.write(json.dumps({"test": test, **figures}) + "\n")
 
     def check(self, *, hold=True, states=("done", "unknown")):
-        """Check what must hold after every fault. Return the figures."""
+        """Check what must hold after every fault, and return the figures."""
         runs, after = [], 0
         while page := self.records.ended_after(after):
             runs += page
@@ -188,7 +188,7 @@ class Stage:
         }
         total = self.settings["tasks"]
         assert self.records.counts().get("waiting", 0) + self.records.counts().get("running", 0) == 0, figures
-        assert len({run.key for run in runs}) == len(runs) == total, figures  # lost 0
+        assert len({run.key for run in runs}) == len(runs) == total, figures  # none is lost
         assert sum(states_seen[state] for state in states) == total, figures
         assert sum(run.cost for run in runs) == settled, figures
         assert by_state["sent"] == 0, figures

@@ -17,7 +17,7 @@ def paid(stage):
 
 
 def test_one_worker_is_killed(at, tmp_path, dice):
-    """200 runs, 3 workers, one killed: none lost, none paid twice, the books agree with the results."""
+    """200 runs, 3 workers, one killed: none lost, none paid twice, the ledger agrees with the results."""
     with Stage(at, tmp_path) as stage:
         driver, workers = stage.start_all()
         kill_at = dice.randrange(1, 190)
@@ -79,7 +79,7 @@ def test_a_worker_is_paused_past_its_lease(at, tmp_path, dice):
         paused.send_signal(signal.SIGCONT)
         stage.wait_over()
         assert driver.wait(90) == 0
-        assert paused.wait(90) != 0  # it was declared lost, and says so
+        assert paused.wait(90) != 0  # it was declared lost, so it exits with an error
         stage.stop_workers()
         stage.report(stage.check(states=("done", "unknown", "failed")))
 
@@ -104,7 +104,7 @@ def test_a_lock_that_is_held_past_the_leases(at, tmp_path, dice):
 
 def test_a_budget_for_a_third_is_never_overrun(at, tmp_path, dice):
     """24 at once, a kill in between: booked and reserved money, checked every 10 ms, never exceeds the budget."""
-    budget, cost = 100 * 140 * 2, 140  # micro-dollars; a run may cost twice what it does
+    budget, cost = 100 * 140 * 2, 140  # micro-dollars; per_run is twice what a run costs
     with Stage(at, tmp_path, tasks=300, budget=str(budget / 1e6), per_run="0.00028", delay=0.1) as stage:
         driver, workers = stage.start_all()
         seen, over = [], threading.Event()
@@ -130,7 +130,7 @@ def test_a_budget_for_a_third_is_never_overrun(at, tmp_path, dice):
         assert max(seen) <= budget
         figures = stage.check(states=("done", "unknown", "refused"))
         spent = figures["settled"] + 2 * cost * figures["runs"].get("unknown", 0)
-        assert budget - spent < 2 * cost  # no run was refused for which there was money
+        assert budget - spent < 2 * cost  # no run was refused while there was money for it
         stage.report(figures | {"most": max(seen), "budget": budget, "looks": len(seen)})
 
 
@@ -209,7 +209,7 @@ def test_a_run_of_two_hours_is_not_begun_again(at, tmp_path):
 
 
 def test_a_new_version_of_the_file_takes_what_waits(at, tmp_path, dice):
-    """Runs added with an old version of the user's file are run by the new one, or fail with the reason."""
+    """Runs added with an old version of the user's file are executed with the new one, or fail with the reason."""
     with Stage(at, tmp_path, tasks=30) as stage:
         driver = stage.start("driver")
         stage.wait(lambda: stage.journal.of("added"))
@@ -218,7 +218,7 @@ def test_a_new_version_of_the_file_takes_what_waits(at, tmp_path, dice):
         assert driver.wait(90) == 0
         stage.stop_workers()
         figures = stage.check(states=("done", "failed"))
-        assert figures["runs"] == {"done": 27, "failed": 3}  # the new version wants names without a 5
+        assert figures["runs"] == {"done": 27, "failed": 3}  # the new version refuses names with a 5
         errors = {run.error for run in stage.records.ended_after(0, 1000) if run.state == "failed"}
         assert all("no fives any more" in each for each in errors), errors
         stage.report(figures)

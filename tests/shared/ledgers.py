@@ -1,4 +1,4 @@
-"""Ledgers of every kind for one suite of tests: in a file, in memory, in a real Postgres."""
+"""Ledgers of every kind for one test suite: in a file, in memory, in a real Postgres."""
 
 import itertools
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ _schemas = itertools.count()
 
 
 class SqliteLedgers:
-    """A ledger in a SQLite file, or in memory; its owners are names, alive until `end`."""
+    """A ledger in a SQLite file, or in memory; its owners are names that count as alive until `end`."""
 
     def __init__(self, path, **given):
         self._dead = set()
@@ -29,7 +29,7 @@ class SqliteLedgers:
             self.ledger.owner = before
 
     def end(self, owner):
-        """Let an owner be dead from now on."""
+        """Let an owner count as dead from now on."""
         self._dead.add(owner)
 
     def close(self):
@@ -37,7 +37,7 @@ class SqliteLedgers:
 
 
 class PostgresLedgers:
-    """A ledger in a schema of its own of a Postgres database; its owners have leases, until `end`."""
+    """A ledger in a schema of its own in a Postgres database; its owners have leases until `end`."""
 
     def __init__(self, url, **given):
         self.url, self.given = url, {"schema": f"ledger_{next(_schemas)}", **given}
@@ -52,10 +52,11 @@ class PostgresLedgers:
         yield self._others[owner]
 
     def end(self, owner):
-        """Let the lease of an owner run out, and keep it from being renewed."""
+        """Expire the lease of an owner, and keep it from being renewed."""
         if owner in self._others:
             self._others[owner]._closing.set()
-        # The server may have been started just now, which counts as a sign of life: so no lease at all.
+        # The server may have been started just now, which would count as a sign of life: so there is no lease at
+        # all.
         self.run("UPDATE owners SET beat = '2000-01-01', lease = '-1 s' WHERE owner = %s", owner)
 
     def run(self, query, *values):

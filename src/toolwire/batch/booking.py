@@ -12,10 +12,10 @@ from typing import Any, Final
 from toolwire._support.log import logger_for
 from toolwire.batch.states import Claim, to_dollars
 from toolwire.catalog.ledger.async_ledger import AsyncLedger
+from toolwire.catalog.ledger.sql_ledger import Ledger
 from toolwire.catalog.ledger.types import (
     MOST,
     Duplicate,
-    Ledger,
     Limits,
     Order,
     OverBudget,
@@ -180,6 +180,11 @@ class Books:
         """List the bookings whose cost is unknown."""
         found: list[Row] = await self._call_with_retries(self._rows, ("unknown",))
         return found
+
+    async def closed(self, key: str) -> list[Row]:
+        """List the bookings of a run whose cost is known."""
+        rows: list[Row] = await self._call_with_retries(self._rows, ("settled", "released"))
+        return [row for row in rows if attempt_of(row)[0] == key]
 
     async def resolve(self, booking: str, cost: int | None) -> int:
         """Book the cost that a person gives for an unknown attempt; None means all that was reserved. Return it."""

@@ -8,23 +8,26 @@ import asyncio
 import contextlib
 import functools
 import hashlib
+import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, EnqueueOptions, error
 
 from toolwire._support.log import logger_for
 from toolwire.batch.queue import Deliver, Delivery
-from toolwire.batch.records import call_with_retries, chunks, make_engine, use_wal
+from toolwire.batch.records import OPENING, call_with_retries, chunks, make_engine, use_wal
 from toolwire.batch.states import POLL
 from toolwire.errors import BatchError
 
 logger = logger_for("batch")
+_dbos_logger = logging.getLogger("dbos")
+T = TypeVar("T")
 
 _APPLICATION: Final = "toolwire-batch"
 _VERSION: Final = "1"
@@ -64,10 +67,11 @@ class DbosQueue:
         self.executor = executor if dbos is None else str(DBOS.executor_id)
         self.name = f"toolwire-{uid}"
         self._uid = uid
-        self._url = url
+        self._url = _use_utf8(url)
         self._poll = poll
         self._fixed = fixed
         self._dbos = dbos
+        self._filters_log = False
         self._is_taking = False
         self._client: DBOSClient | None = None
         self._engine: sa.Engine | None = None
@@ -111,20 +115,33 @@ class DbosQueue:
             )
 
     def _connect(self, slots: int, takes: bool) -> None:
+        self._call(self._create_tables)
+        self._engine = make_engine(self._url)
+        client = self._client = self._call(
+            lambda: DBOSClient(
+                system_database_url=self._url, serializer=_SERIALIZER, application_name=_APPLICATION
+            )
+        )
+        if takes:
+            known = None if self._fixed else self._call(lambda: client.retrieve_queue(self.name))
+            if known is not None:
+                slots = max(slots, known.worker_concurrency or 1)
+            self._call(
+                lambda: client.register_queue(
+                    self.name, worker_concurrency=slots, polling_interval_sec=self._poll
+                )
+            )
+
+    def _create_tables(self) -> None:
         with _migration_lock(self._url):
             if self._url.startswith("sqlite"):
                 with contextlib.closing(sqlite3.connect(self._url.removeprefix("sqlite:///"))) as file:
                     use_wal(file)
             DBOS.migrate(self._url)
-        self._engine = make_engine(self._url)
-        self._client = DBOSClient(
-            system_database_url=self._url, serializer=_SERIALIZER, application_name=_APPLICATION
-        )
-        if takes:
-            known = None if self._fixed else self._client.retrieve_queue(self.name)
-            if known is not None:
-                slots = max(slots, known.worker_concurrency or 1)
-            self._client.register_queue(self.name, worker_concurrency=slots, polling_interval_sec=self._poll)
+
+    def _call(self, act: Callable[[], T]) -> T:
+        """Call DBOS while the queue is opened, where it does not retry failures of the database itself."""
+        return call_with_retries(act, self._closing, OPENING)
 
     async def _start_taking(self, slots: int) -> None:
         if self._dbos is not None:
@@ -145,9 +162,12 @@ class DbosQueue:
             run_migrations=False,
             notification_coalesce_sec=POLL,  # none are used, and polling for them 100 times a second is costly
         )
+        _dbos_logger.addFilter(_shorten)
+        self._filters_log = True
         instance = DBOS(config=config)
         DBOS.listen_queues([self.name])
-        DBOS.launch()  # in this thread, so that it finds this event loop and delivers on it
+        # In this thread, so that it finds this event loop and delivers on it. It cannot be called twice.
+        call_with_retries(DBOS.launch, self._closing, patience=0)
         self._database = instance._sys_db  # noqa: SLF001 - for `stop`
 
     async def receive(self, key: str) -> None:
@@ -244,10 +264,36 @@ class DbosQueue:
             await asyncio.to_thread(client.destroy)
         if engine is not None:
             await asyncio.to_thread(engine.dispose)
+        if self._filters_log:
+            _dbos_logger.removeFilter(_shorten)
 
     def _id(self, delivery: Delivery) -> str:
         digest = hashlib.sha256(delivery.key.encode()).hexdigest()[:40]
         return f"{self._uid}:{digest}:{delivery.number}"
+
+
+def _shorten(record: logging.LogRecord) -> bool:
+    """Filter the log of DBOS: errors take one line, and those about a cancelled delivery are dropped.
+
+    Its tracebacks help no user: what fails is delivered again.
+    """
+    reason = record.exc_info[1] if record.exc_info else None
+    if isinstance(reason, error.DBOSAwaitedWorkflowCancelledError | error.DBOSWorkflowCancelledError):
+        logger.debug("%s %s", record.getMessage(), reason)
+        return False
+    if reason is not None:
+        text = " ".join(str(reason).split())
+        record.msg, record.args = f"{record.getMessage()} {type(reason).__name__}: {text}", ()
+        record.exc_info = None
+    return True
+
+
+def _use_utf8(url: str) -> str:
+    """Return a URL with which DBOS uses UTF-8, whatever the role's setting is: keys may have any character."""
+    if not url.startswith("postgresql"):
+        return url
+    address = sa.make_url(url).update_query_dict({"client_encoding": "utf8"})
+    return address.render_as_string(hide_password=False)
 
 
 async def _refuse_other_instance() -> None:

@@ -247,11 +247,17 @@ class Batch(Generic[T]):
                 self._items.validate_json(text)
         except (ValidationError, PydanticSerializationError, ValueError, TypeError) as error:
             raise BatchError(f"the item of {key!r} is not valid: {error}") from error
-        if self._task is None and not isinstance(json.loads(text), str):
+        if self._task is None:
+            self._check_prompt(key, json.loads(text))
+        return text.decode()
+
+    def _check_prompt(self, key: str, prompt: Any) -> None:
+        if not isinstance(prompt, str):
             raise BatchError(
                 f"the item of {key!r} is not a prompt, and batch {self.name!r} has no @batch.task to convert it"
             )
-        return text.decode()
+        if not prompt.strip():
+            raise BatchError(f"the item of {key!r} is an empty prompt")
 
     async def prepare(self, key: str, item: str) -> Run:
         """Call the user's task to turn an item into a `Run`."""
@@ -265,10 +271,15 @@ class Batch(Generic[T]):
                 made = await _threads.run(partial(self._task, value))
                 if inspect.isawaitable(made):
                     made = await made
-        except SystemExit as error:  # it would end this worker, and then every other one that gets the run
-            raise BatchError(
-                f"{_describe(self._task)} called sys.exit({error.code!r}) for {key!r}"
-            ) from error
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # it would end this worker, and then every other one that gets the run
+            what = (
+                f"called sys.exit({error.code!r})"
+                if isinstance(error, SystemExit)
+                else f"raised {type(error).__name__}: {error}"
+            )
+            raise BatchError(f"{_describe(self._task)} {what} for {key!r}") from error
         if isinstance(made, str):
             return Run(made)
         if not isinstance(made, Run):

@@ -40,7 +40,7 @@ from toolwire.batch.states import (
 )
 from toolwire.batch.worker import Worker
 from toolwire.catalog.ledger.opening import open_ledger
-from toolwire.catalog.ledger.types import Ledger
+from toolwire.catalog.ledger.sql_ledger import Ledger
 from toolwire.catalog.money import micros
 from toolwire.errors import BatchError, OutputValidationError
 
@@ -202,7 +202,7 @@ class OpenBatch(Generic[T]):
         """Add runs from a mapping of keys to items, or from an iterable or async iterable of pairs.
 
         Return how many are new. A key that exists is skipped, whatever the state of its run. Items are stored as
-        JSON: any JSON value, dataclasses and Pydantic models.
+        JSON: any JSON value, dataclasses and Pydantic models. Raises if the batch is cancelled meanwhile.
         """
         if isinstance(items, str | bytes) or not isinstance(items, Mapping | Iterable | AsyncIterable):
             raise BatchError(
@@ -210,22 +210,23 @@ class OpenBatch(Generic[T]):
             )
         new = 0
         chunk: dict[str, str] = {}
+        was_cancelled = await in_thread(self._records.is_cancelled)
         async for key, item in _pairs(items):
             chunk.setdefault(key, self.batch.encode(key, item))
             if len(chunk) >= _CHUNK:
-                new += await self._add(chunk)
+                new += await self._add(chunk, more=new > 0 or not was_cancelled)
                 chunk = {}
         if chunk:
-            new += await self._add(chunk)
+            new += await self._add(chunk, more=new > 0 or not was_cancelled)
         await self.refresh()
         return new
 
-    async def _add(self, chunk: dict[str, str]) -> int:
-        new = await in_thread(self._records.add, list(chunk.items()))
+    async def _add(self, chunk: dict[str, str], *, more: bool) -> int:
+        """Add some of the runs of `add`. With `more`, the batch was not cancelled when the last ones were added."""
+        new = await in_thread(partial(self._records.add, list(chunk.items()), more=more))
         if new:
             # If this process dies here, the next one that opens the batch delivers them.
             await self._queue.put([Delivery(key, 1) for key in new])
-            await in_thread(self._records.clear_cancelled)
         return len(new)
 
     async def results(self) -> AsyncIterator[Done[T]]:
@@ -374,6 +375,10 @@ class OpenBatch(Generic[T]):
         for state in states:
             if state not in ENDED:
                 raise BatchError(f"runs in state {state!r} cannot be retried; choose from {', '.join(ENDED)}")
+        keys = None if keys is None else list(keys)
+        for key in keys or ():
+            if await in_thread(self._records.get, key) is None:
+                raise BatchError(f"batch {self.batch.name!r} has no run {key!r}")
         queued = await in_thread(self._records.retry, states, keys)
         await in_thread(self._records.clear_cancelled)
         await self._queue.put([Delivery(*each) for each in queued])
@@ -411,17 +416,20 @@ class OpenBatch(Generic[T]):
             raise BatchError(f"batch {self.batch.name!r} has no run {key!r}")
         if not bookings and row.state != "unknown":
             raise BatchError(f"run {key!r} is {row.state}, and the cost of all its attempts is known")
-        booked: dict[int, int] = {}
-        for position, booking in enumerate(bookings):
-            share = amount if position == 0 or amount is None else 0
-            booked[attempt_of(booking)[1]] = await self._books.resolve(booking.id, share)
-        await in_thread(
-            self._records.resolve, key, booked, "reconciled by a person: the run counts as failed"
-        )
+        closed, recorded = await self._books.closed(key), await in_thread(self._records.costs_of, key)
+        costs = {attempt_of(each)[1]: each.actual or 0 for each in closed}
+        # If an earlier call of this was interrupted, what it has booked is not booked again. Only attempts that
+        # were unknown have a reason (`why`).
+        total = sum(each.actual or 0 for each in closed if each.why and attempt_of(each)[1] not in recorded)
+        left = None if amount is None else max(0, amount - total)
+        for booking in bookings:
+            cost = costs[attempt_of(booking)[1]] = await self._books.resolve(booking.id, left)
+            left, total = None if left is None else 0, total + cost
+        await in_thread(self._records.resolve, key, costs, "reconciled by a person: the run counts as failed")
         if retry:
             await self.retry(["failed"], keys=[key])
         await self.refresh()
-        return to_dollars(sum(booked.values()))
+        return to_dollars(total)
 
 
 @asynccontextmanager

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 VERSION: Final = 1
 _PATIENCE: Final = 300.0  # seconds to keep retrying while the database is unreachable
-_OPENING: Final = 10.0  # the same when a batch is opened: its address may be wrong
+OPENING: Final = 10.0  # the same when a batch is opened: its address may be wrong
 _REPEAT: Final = 30.0  # seconds between two warnings about it
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 _LOCK: Final = 0x74776274  # id of the Postgres advisory lock held while the tables are created
@@ -73,6 +73,8 @@ CREATE TABLE IF NOT EXISTS toolwire_workers (
 )
 """
 _COLUMNS: Final = ", ".join(RunRow.__dataclass_fields__)  # the fields of RunRow are named like the columns
+_IS_CANCELLED: Final = "SELECT cancelled FROM toolwire_batches WHERE name = :name"
+_CLEAR_CANCELLED: Final = "UPDATE toolwire_batches SET cancelled = 0 WHERE name = :name AND cancelled = 1"
 _NOT_CANCELLED: Final = "NOT EXISTS (SELECT 1 FROM toolwire_batches WHERE name = :name AND cancelled = 1)"
 """SQL condition: the batch is not cancelled. It needs no lock: a claim made concurrently with `cancel` is refused
 by `start`, and one that has already started is found by the caller of `cancel` as a running run."""
@@ -119,6 +121,12 @@ class Records:
 
         def work(db: sa.Connection) -> None:
             if self._is_postgres:
+                encoding = db.execute(sa.text("SHOW server_encoding")).scalar_one()
+                if encoding != "UTF8":
+                    raise BatchError(
+                        f"the encoding of this database is {encoding}, which cannot store every text: a batch needs"
+                        " one that was created with ENCODING 'UTF8' (and TEMPLATE template0)"
+                    )
                 db.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
             for statement in _SCHEMA.split(";"):
                 db.execute(sa.text(statement))
@@ -131,7 +139,7 @@ class Records:
                     f" {VERSION}: use the toolwire that created them, or another database"
                 )
 
-        self._transact(work, patience=min(_OPENING, self._patience))
+        self._transact(work, patience=min(OPENING, self._patience))
 
     def create(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:
         """Create the batch `name`, or find it. Return the settings that it had before this call."""
@@ -177,8 +185,11 @@ class Records:
 
     # --- adding runs ---
 
-    def add(self, items: Sequence[tuple[str, str]]) -> list[str]:
-        """Add runs as pairs of key and JSON item. Return the keys that are new; existing runs stay unchanged."""
+    def add(self, items: Sequence[tuple[str, str]], *, more: bool = False) -> list[str]:
+        """Add runs as pairs of key and JSON item. Return the keys that are new; existing runs stay unchanged.
+
+        New runs continue a batch that was cancelled, unless they are `more` of those whose adding was cancelled.
+        """
 
         def work(db: sa.Connection) -> list[str]:
             keys = [key for key, _ in items]
@@ -194,6 +205,10 @@ class Records:
             if not new:
                 return []
             last, now = self._advance_counter(db, "added", len(new)), self._clock()
+            if not more:
+                db.execute(self._text(_CLEAR_CANCELLED), {"name": self.name})
+            elif db.execute(self._text(_IS_CANCELLED), {"name": self.name}).scalar():
+                raise BatchError("the batch was cancelled while runs were added: the rest was not added")
             rows = [
                 {"uid": self.uid, "key": key, "number": number, "item": item, "now": now}
                 for number, (key, item) in enumerate(new, last - len(new) + 1)
@@ -480,15 +495,12 @@ class Records:
 
     def is_cancelled(self) -> bool:
         """True if the batch was cancelled, and nothing has been added or retried since."""
-        query = sa.text("SELECT cancelled FROM toolwire_batches WHERE name = :name")
-        return self._transact(
-            lambda db: bool(db.execute(query, {"name": self.name}).scalar()), autocommit=True
-        )
+        query, values = self._text(_IS_CANCELLED), {"name": self.name}
+        return self._transact(lambda db: bool(db.execute(query, values).scalar()), autocommit=True)
 
     def clear_cancelled(self) -> None:
         """Let runs start again after the batch was cancelled."""
-        query = sa.text("UPDATE toolwire_batches SET cancelled = 0 WHERE name = :name AND cancelled = 1")
-        self._transact(lambda db: db.execute(query, {"name": self.name}))
+        self._transact(lambda db: db.execute(self._text(_CLEAR_CANCELLED), {"name": self.name}))
 
     def retry(self, states: Sequence[State], keys: Sequence[str] | None = None) -> list[tuple[str, int]]:
         """Set ended runs to waiting again. Return their keys and new deliveries."""
@@ -537,6 +549,13 @@ class Records:
         """Return one run; None if it does not exist."""
         found = self._transact(lambda db: self._rows(db, "key = :key", key=key))
         return found[0] if found else None
+
+    def costs_of(self, key: str) -> dict[int, int]:
+        """Return the recorded costs of the attempts of a run, by the number of the attempt."""
+        query = self._text("SELECT costs FROM toolwire_runs WHERE uid = :uid AND key = :key")
+        values = {"uid": self.uid, "key": key}
+        text = self._transact(lambda db: db.execute(query, values).scalar(), autocommit=True)
+        return {int(attempt): cost for attempt, cost in json.loads(text or "{}").items()}
 
     def running_of_worker(self, worker: str) -> list[RunRow]:
         """List the running runs of a worker."""
@@ -748,7 +767,13 @@ def make_engine(url: str) -> sa.Engine:
     address = sa.make_url(url).set(drivername="postgresql+psycopg")
     # No ping before each use: a lost connection fails when used, and `call_with_retries` takes another one.
     # The pool holds as many connections as a worker uses at once; more are opened each time, which is slow.
-    engine = sa.create_engine(address, pool_size=16, max_overflow=30, pool_timeout=60)
+    engine = sa.create_engine(
+        address,
+        pool_size=16,
+        max_overflow=30,
+        pool_timeout=60,
+        connect_args={"client_encoding": "utf8"},  # whatever the settings of the role are
+    )
 
     @event.listens_for(engine, "connect")
     def limit(connection: Any, _record: Any) -> None:

@@ -8,8 +8,9 @@ from toolwire import _find_names, _load_lazily
 _CATALOG_NAMES = {
     "catalog.http.connection": "Retry",
     "catalog.ledger.postgres": "PostgresLedger",
+    "catalog.ledger.sql_ledger": "Ledger",
     "catalog.ledger.sqlite": "SqliteLedger",
-    "catalog.ledger.types": "Ledger Limits",
+    "catalog.ledger.types": "Limits",
     "catalog.profile.model": "Profile Secret",
     "catalog.purchase.limits": "Breaker",
     "catalog.refresh": "Status",

@@ -5,11 +5,14 @@ from toolwire.catalog.http.connection import (
 from toolwire.catalog.ledger.postgres import (
     PostgresLedger as PostgresLedger,
 )
+from toolwire.catalog.ledger.sql_ledger import (
+    Ledger as Ledger,
+)
 from toolwire.catalog.ledger.sqlite import (
     SqliteLedger as SqliteLedger,
 )
 from toolwire.catalog.ledger.types import (
-    Ledger as Ledger, Limits as Limits,
+    Limits as Limits,
 )
 from toolwire.catalog.profile.model import (
     Profile as Profile, Secret as Secret,

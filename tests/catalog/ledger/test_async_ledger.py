@@ -1,4 +1,4 @@
-"""What the ledger is given happens once, whoever waits for it and whatever it raises."""
+"""An operation given to the asynchronous ledger runs once, whoever waits for it and whatever it raises."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ async def limit(anyio_backend):
 
 
 class Batches:
-    """A ledger that counts what was committed together; `broken` fails the commit."""
+    """A ledger that counts its groups (`together`); with `broken`, each commit fails."""
 
     def __init__(self, broken=False):
         self.batches = 0
@@ -38,7 +38,7 @@ class Batches:
 
 
 class Acts:
-    """Counts what was done and undone."""
+    """Operations that count their calls and undos."""
 
     def __init__(self, gate=None):
         self.done = 0
@@ -64,17 +64,17 @@ async def books():
 
 
 async def test_an_act_that_wants_an_end_is_not_repeated(books):
-    """It is raised to whoever waits, as any error, and the act was tried once."""
+    """A SystemExit of an operation is raised in the caller, like any error, and the operation ran once."""
     acts = Acts()
     with pytest.raises(SystemExit):
         await books.commit(acts.quit, undo=acts.undone.append)
-    await books.query(int)  # acts are done in their order
+    await books.query(int)  # operations run in their order
     await books.query(int)
     assert (acts.done, acts.undone) == (1, [])
 
 
 async def test_an_act_that_wants_an_end_when_nobody_waits_ends_nothing(caplog):
-    """The event loop goes on, and the log has it."""
+    """A SystemExit of an operation that nobody waits for any more is logged, and the event loop continues."""
     gate, acts = threading.Event(), Acts()
     books = AsyncLedger(Batches(), patience=0.01)
 
@@ -92,7 +92,7 @@ async def test_an_act_that_wants_an_end_when_nobody_waits_ends_nothing(caplog):
 
 
 async def test_what_comes_too_late_is_undone_once():
-    """The caller has lost patience: what only it could have used is given back."""
+    """After the caller's timeout the result is undone, because only the caller could have used it."""
     gate = threading.Event()
     acts, books = Acts(gate), AsyncLedger(Batches(), patience=0.01)
     with pytest.raises(CatalogError, match="did not respond"):
@@ -103,11 +103,9 @@ async def test_what_comes_too_late_is_undone_once():
     assert (acts.done, acts.undone) == (1, ["booked"])
 
 
-@pytest.mark.parametrize(
-    "anyio_backend", ["asyncio"]
-)  # trio has no cancellation that a shield does not hold off
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio has no cancellation that ignores shields
 async def test_a_caller_that_is_cancelled_natively_gives_back_what_it_booked(books, anyio_backend):
-    """asyncio's own `cancel` knows no shield: the act is done, and its result undone."""
+    """asyncio's `Task.cancel()` ignores shields: the operation finishes, and its result is undone."""
     gate = threading.Event()
     acts = Acts(gate)
     task = asyncio.create_task(books.commit(acts.work, undo=acts.undone.append))
@@ -123,7 +121,7 @@ async def test_a_caller_that_is_cancelled_natively_gives_back_what_it_booked(boo
 
 
 async def test_a_cancelled_caller_waits_for_its_commit(books):
-    """A cancel scope ends only after the act: nothing is half booked."""
+    """A cancel scope ends only after the operation, so nothing is half booked."""
     gate, acts, ended = threading.Event(), None, []
     acts = Acts(gate)
     async with anyio.create_task_group() as tasks:
@@ -144,7 +142,7 @@ async def test_a_cancelled_caller_waits_for_its_commit(books):
 
 
 async def test_what_waits_is_committed_together():
-    """While the ledger is busy acts gather, and wait for the disk once."""
+    """Operations that arrive while the ledger is busy are committed in one group, which waits for the disk once."""
     gate, ledger = threading.Event(), Batches()
     books, results = AsyncLedger(ledger), []
 
@@ -164,7 +162,7 @@ async def test_what_waits_is_committed_together():
 
 
 async def test_a_commit_that_fails_fails_all_of_it():
-    """Nobody is told that something is booked which is not."""
+    """All callers of a group get the error: none is told that an operation succeeded which was rolled back."""
     gate, ledger, errors = threading.Event(), Batches(broken=True), []
     books = AsyncLedger(ledger)
 
@@ -184,7 +182,7 @@ async def test_a_commit_that_fails_fails_all_of_it():
 
 
 async def test_what_was_posted_is_done_before_the_end():
-    """Nobody waits for it but the end."""
+    """Closing waits for posted operations."""
     gate, acts, books = threading.Event(), Acts(), AsyncLedger(Batches())
     books.post(gate.wait, 10)
     books.post(acts.work)
@@ -196,7 +194,7 @@ async def test_what_was_posted_is_done_before_the_end():
 
 
 async def test_what_finds_the_ledger_away_is_booked_when_it_is_back(books, monkeypatch, caplog):
-    """By itself, more often than something that is refused is tried, and with one line in the log."""
+    """It is retried until it succeeds, more often than a refused one is, and logged once."""
     monkeypatch.setattr(async_ledger, "_RETRY_PAUSE", 0.001)
     tries, booked = [], threading.Event()
 
@@ -214,7 +212,7 @@ async def test_what_finds_the_ledger_away_is_booked_when_it_is_back(books, monke
 
 
 async def test_what_is_refused_is_not_tried_for_ever(books, monkeypatch):
-    """An error that stays the same ends it."""
+    """An operation that keeps failing is given up after 20 tries."""
     monkeypatch.setattr(async_ledger, "_RETRY_PAUSE", 0.001)
     tries = []
 

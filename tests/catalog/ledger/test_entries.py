@@ -1,4 +1,4 @@
-"""Money is kept by API and entry: no id of another API, no new name and no missing price gets around a limit."""
+"""Money is counted by API and entry: no id of another API, no new name and no missing price evades a limit."""
 
 import json
 import threading
@@ -29,7 +29,7 @@ async def limit(anyio_backend):
 
 @contextmanager
 def stall(name="weather", id=ID, price=None, reply=None, status=200):
-    """An API with one entry at first; what it lists and replies can be changed while it runs."""
+    """Serve an API with one entry; a test can change its list and its reply while it runs."""
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self, status, body):
@@ -69,20 +69,20 @@ def stall(name="weather", id=ID, price=None, reply=None, status=200):
 
 
 def item(id, name, price):
-    """An entry as the API lists it."""
+    """Return an entry in the format of the API's list."""
     function = {"name": id, "description": f"{name} — does it", "parameters": {"type": "object"}}
     return {"type": "function", "function": function, **({} if price is None else {"price": price})}
 
 
 async def listed(catalog, api, *items):
-    """Let the API list this from now on, and fetch it."""
+    """Let the API list these items from now on, and refresh the catalogue."""
     api.items = list(items)
     catalog.refresh()
     await catalog.loaded(10)
 
 
 def command(folder, *arguments):
-    """What `toolwire catalog` says about the ledger."""
+    """Run `toolwire catalog` on the ledger of a test, and return what it printed."""
     done = CliRunner().invoke(catalog_app, [*arguments, "--ledger", str(folder / "ledger.db")])
     return done.stdout + done.stderr
 
@@ -91,7 +91,7 @@ def command(folder, *arguments):
 
 
 async def test_two_apis_have_prices_of_their_own(tmp_path):
-    """The same id is dear here and cheap there: neither pin is the other's, and a rise is still seen."""
+    """An id that both have is pinned at a price for each API, so a raise at the cheap one is noticed."""
     with stall("rocket", "1", 5.0) as dear, stall("weather", "1", 0.01) as cheap:
         async with opened(dear, tmp_path) as (_, client):
             assert not (await client.call("rocket")).is_error
@@ -105,7 +105,7 @@ async def test_two_apis_have_prices_of_their_own(tmp_path):
 
 
 async def test_a_stop_at_one_api_is_none_at_another(tmp_path):
-    """Two tools of one name: only the one that overcharged is stopped, and the commands tell them apart."""
+    """Of two tools with one name only the one that overcharged is stopped, and the commands tell them apart."""
     with (
         stall("weather", "11", 0.01, {**RESULT, "cost": 1}) as greedy,
         stall("weather", "22", 0.01, {**RESULT, "cost": 0.01}) as honest,
@@ -120,14 +120,14 @@ async def test_a_stop_at_one_api_is_none_at_another(tmp_path):
         names = [each.name for each in ledger.totals("tool")]
     assert f"weather ({stopped})" in names
     assert len(names) == 2
-    assert "weather may be called again" in command(tmp_path, "accept", "weather")  # the one that waits
+    assert "weather may be called again" in command(tmp_path, "accept", "weather")  # the one that is stopped
     assert "weather matches 2 entries, name one of them" in command(tmp_path, "accept", "weather")
     assert "Nothing to accept" in command(tmp_path, "accept", stopped)
     assert "weather may now cost $0.0300" in command(tmp_path, "accept", "22", "--price", "0.03")
 
 
 async def test_a_new_key_keeps_the_prices(tmp_path):
-    """What was agreed to with an API is agreed to, whoever pays."""
+    """Agreed prices belong to the API, not to the API key that pays."""
     with stall(price=0.01) as api:
         async with opened(api, tmp_path) as (_, client):
             await client.call("weather")
@@ -140,7 +140,7 @@ async def test_a_new_key_keeps_the_prices(tmp_path):
 
 
 async def test_a_stop_survives_a_new_name(tmp_path):
-    """The API calls its entry something else: it stays stopped, and the command that is named lifts that."""
+    """A renamed entry stays stopped, and the command in the error message accepts it."""
     with stall(price=0.01, reply={**RESULT, "cost": 1}) as api:
         async with opened(api, tmp_path) as (catalog, client):
             await client.call("weather")
@@ -154,7 +154,7 @@ async def test_a_stop_survives_a_new_name(tmp_path):
 
 
 async def test_a_limit_of_a_tool_survives_a_new_name(tmp_path):
-    """An entry that was under a limit stays under it, with what it has spent."""
+    """A renamed entry stays under its limit, and what it has spent still counts."""
     with stall(price=0.01) as api:
         limits = Limits(per_tool={"weather": 10_000})
         async with opened(api, tmp_path, budget=limits) as (catalog, client):
@@ -166,7 +166,7 @@ async def test_a_limit_of_a_tool_survives_a_new_name(tmp_path):
 
 
 async def test_a_lost_answer_of_unknown_price_survives_a_new_name(tmp_path):
-    """Nothing more is bought of that entry until a person has said what the lost call cost."""
+    """The renamed entry cannot be called until a user has reconciled the lost call."""
     with stall(status=500, reply={"error": "boom"}) as api:
         async with opened(api, tmp_path) as (catalog, client):
             await client.call("weather")
@@ -176,7 +176,7 @@ async def test_a_lost_answer_of_unknown_price_survives_a_new_name(tmp_path):
 
 
 async def test_names_survive_a_restart(tmp_path):
-    """A namesake that came later has a mark after the restart too, and the first one has none."""
+    """A second entry with the same name keeps its suffix after a restart, and the first one gets none."""
     with stall(price=0.01) as api:
         async with opened(api, tmp_path) as (catalog, _):
             await listed(catalog, api, (ID, "weather", 0.01), ("b" * 24, "weather", 0.01))
@@ -185,7 +185,7 @@ async def test_names_survive_a_restart(tmp_path):
         narrow = catalog_for(api, tmp_path, exclude=["weather"])
         assert ID not in {each.id for each in narrow.definitions.values()}
         async with opened(api, tmp_path, exclude=["weather"]):
-            pass  # it keeps the names of what it does not offer
+            pass  # entries that are excluded keep their names too
         async with opened(api, tmp_path) as (catalog, _):
             assert {each.id: name for name, each in catalog.definitions.items()} == before
 
@@ -195,7 +195,7 @@ async def test_names_survive_a_restart(tmp_path):
 
 @pytest.mark.parametrize("reply", [RESULT, FAILURE])
 async def test_what_tells_no_price_is_bought_once_under_a_limit(tmp_path, reply):
-    """Then a person says what a call counts as, and that is what is spent; a restart changes nothing."""
+    """After that a user must set a price, which is then counted per call; a restart changes nothing."""
     with stall(reply=reply) as api:
         async with opened(api, tmp_path, budget="0.02") as (_, client):
             assert "Cost: unknown, not counted" in (await client.call("weather")).text
@@ -218,7 +218,7 @@ async def test_what_tells_no_price_is_bought_once_under_a_limit(tmp_path, reply)
 
 
 async def test_what_tells_no_price_goes_on_without_a_limit(tmp_path, caplog):
-    """It is told once in the log, and in each result."""
+    """The missing price is logged once, and is in each result."""
     with stall(reply={**RESULT, "output": {"a": 1}}) as api:
         async with opened(api, tmp_path, budget=Limits(per_tool={"stock": 1})) as (_, client):
             results = [await client.call("weather") for _ in range(3)]
@@ -229,7 +229,7 @@ async def test_what_tells_no_price_goes_on_without_a_limit(tmp_path, caplog):
 
 @pytest.mark.parametrize("where", ["argument", "environment"])
 async def test_a_default_price_counts_until_a_reply_knows_better(tmp_path, where):
-    """It is spent where nobody tells a price; a higher cost stops the tool, as any broken promise does."""
+    """The default price counts if neither list nor reply has one; a higher cost in a reply stops the tool."""
     given = {"default_price": "0.01"} if where == "argument" else {}
     variables = {"TOOLWIRE_DEFAULT_PRICE": "0.01"} if where == "environment" else {}
     with stall() as api:
@@ -245,7 +245,7 @@ async def test_a_default_price_counts_until_a_reply_knows_better(tmp_path, where
 
 
 async def test_a_list_as_a_reply_is_a_result(tmp_path):
-    """It was paid for, at the price of the catalogue."""
+    """A JSON array as reply is a result, and settled at the listed price."""
     with stall(price=0.01, reply=[1, 2, 3]) as api:
         async with opened(api, tmp_path) as (_, client):
             result = await client.call("weather")
@@ -259,19 +259,19 @@ async def test_a_list_as_a_reply_is_a_result(tmp_path):
 
 @pytest.mark.parametrize("refresh", [0, 0.99, -1, float("nan")])
 def test_an_interval_that_is_none_is_refused(anyio_backend, tmp_path, refresh):
-    """An API is not asked without a pause."""
+    """A refresh interval below one second, or NaN, is refused."""
     with pytest.raises(UsageError, match="refresh must be 1 second or more"):
         catalog_for(SimpleNamespace(url="http://127.0.0.1:9"), tmp_path, refresh=refresh)
 
 
 def test_a_default_price_that_is_none_is_refused(anyio_backend, tmp_path):
-    """It is told when the catalogue is made."""
+    """The error is raised when the catalogue is created."""
     with pytest.raises(UsageError, match="the default price is not an amount of dollars"):
         catalog_for(SimpleNamespace(url="http://127.0.0.1:9"), tmp_path, default_price="much")
 
 
 async def test_the_filter_of_the_environment_narrows(tmp_path):
-    """What the program did not want is not let in by it."""
+    """The filter cannot add tools that the program did not include."""
     with stall(price=0.01) as api:
         api.items += [("b" * 24, "stock", 0.01), ("c" * 24, "weather_map", 0.01)]
         variables = {"AGENT_PAYMENT_TOOLS_FILTER": "stock,map"}

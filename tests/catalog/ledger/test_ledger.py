@@ -1,4 +1,4 @@
-"""What every ledger must do. Another implementation runs these tests by a row in `LEDGERS` of shared.ledgers."""
+"""Behaviour of every ledger. To test another implementation, add a row to `LEDGERS` of shared.ledgers."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ NOON = 1_793_966_400.0  # 2026-11-06 12:00 UTC
 
 
 class Clock:
-    """A clock that stands until somebody moves it."""
+    """A clock that only changes when a test sets it."""
 
     def __init__(self, now=NOON):
         self.now = now
@@ -55,23 +55,23 @@ TOTAL = Limits(total=1_000)
 
 
 def order(price=10, tool="search", session="s1", *, key="", id=None, name=None, **given):
-    """A call of an entry `api:TOOL`, unless another id is given."""
+    """Return an order for the entry `api:TOOL`, or `api:ID` if an id is given."""
     entry = f"api:{tool if id is None else id}"
     return Order(session, tool, entry, tool if name is None else name, price, key, "digest", **given)
 
 
 def sent(ledger, price=10, limits=FREE, **given):
-    """The id of a call that is out."""
+    """Book a call, which is in flight from then on, and return its id."""
     return ledger.begin(order(price, **given), limits).id
 
 
 def confirm(ledger, price=10, **given):
-    """A first call, free of limits, whose reply confirms the price."""
+    """Settle a first call, without limits, so that its reply confirms the price."""
     ledger.settle(sent(ledger, price, **given), 0)
 
 
 def money(ledger):
-    """All money that counts; by every grouping it is the same, and the same as the rows have it."""
+    """Return the money that counts against limits. All groupings, and the rows, must have the same sum."""
     sums = {sum(each.money for each in ledger.totals(by)) for by in ("tool", "day", "session", "state")}
     sums.add(sum(row.money for row in ledger.rows()))
     assert len(sums) == 1
@@ -79,7 +79,7 @@ def money(ledger):
 
 
 def test_a_call_is_booked_as_sent_and_settled(ledger):
-    """Money counts from the first byte on, and with its true cost in the end."""
+    """Money counts as soon as the call is booked, and at the true cost once it is settled."""
     booking = ledger.begin(order(10, key="k", variant="deep"), FREE)
     assert (booking.reserved, booking.price, booking.exclusive) == (10, 10, False)
     (row,) = ledger.rows()
@@ -95,7 +95,7 @@ def test_a_call_is_booked_as_sent_and_settled(ledger):
 
 
 def test_a_reply_without_a_cost_is_booked_with_what_was_asked(ledger):
-    """Which may be less than what was agreed to, and reserved."""
+    """The listed price counts, even if the agreed price, which was reserved, is higher."""
     confirm(ledger, 10)
     booking = ledger.begin(order(8), FREE)
     assert (booking.reserved, booking.price) == (10, 8)
@@ -103,7 +103,7 @@ def test_a_reply_without_a_cost_is_booked_with_what_was_asked(ledger):
 
 
 def test_what_was_agreed_to_is_reserved_if_it_fits(ledger):
-    """Else what is asked, if that does; a reply may cost what was agreed to."""
+    """A reply may cost the agreed price. If the limits do not allow that, the listed price is reserved."""
     confirm(ledger, 10)
     assert ledger.begin(order(5), Limits(total=10)).reserved == 10
     assert ledger.begin(order(5), Limits(total=19)).reserved == 5
@@ -113,7 +113,7 @@ def test_what_was_agreed_to_is_reserved_if_it_fits(ledger):
 
 
 def test_released_money_is_free_again(ledger):
-    """A call that cost nothing leaves the budget whole."""
+    """A call that is released does not count against the budget."""
     for _ in range(3):
         ledger.release(sent(ledger, 10, Limits(total=10)))
     assert (money(ledger), ledger.totals("tool")) == (0, [Total("search", 3, 0, 0, 0)])
@@ -129,7 +129,7 @@ def test_released_money_is_free_again(ledger):
     ],
 )
 def test_a_limit_counts_settled_reserved_and_unknown_money(ledger, limits, name):
-    """What is spent, out or lost leaves less for the next call, and the refusal says how much."""
+    """Settled, reserved and unknown amounts all reduce what is left, and the refusal says how much that is."""
     for price in (10, 3, 5, 4):
         confirm(ledger, price, variant=str(price))
     ledger.settle(sent(ledger, 10, limits, variant="10"), 8)
@@ -145,7 +145,7 @@ def test_a_limit_counts_settled_reserved_and_unknown_money(ledger, limits, name)
 
 
 def test_limits_are_of_their_session_tool_and_call(ledger):
-    """Another session, another tool or a cheaper call is not held back."""
+    """Calls of another session, of another tool or with a lower price are not refused."""
     limits = Limits(per_call=20, per_session=30, per_tool={"api:search": 10})
     for tool, price in (("search", 10), ("draw", 20), ("paint", 21), ("sing", 1)):
         confirm(ledger, price, tool=tool)
@@ -162,13 +162,13 @@ def test_limits_are_of_their_session_tool_and_call(ledger):
 
 
 def test_a_free_call_is_never_over_budget(ledger):
-    """What costs nothing passes when nothing is left."""
+    """A call that costs nothing is allowed even when nothing is left."""
     ledger.settle(sent(ledger, 10, tool="draw"), None)
     sent(ledger, 0, Limits(total=10, per_call=0, per_tool={"api:search": 0}))
 
 
 def test_the_day_turns_at_midnight_utc(ledger, clock):
-    """Yesterday's money does not count against today."""
+    """Money of the previous day does not count against the limit of today."""
     clock.now = NOON + 12 * 3600 - 0.001
     limits = Limits(per_day=10, total=15)
     for price in (10, 5, 1):
@@ -180,13 +180,13 @@ def test_the_day_turns_at_midnight_utc(ledger, clock):
     sent(ledger, 5, limits, variant="5")
     with pytest.raises(OverBudget, match="whole"):
         sent(ledger, 1, limits, variant="1")
-    ledger.settle(late, 9)  # stays with the day on which it was booked
+    ledger.settle(late, 9)  # counts for the day on which it was booked
     assert ledger.totals("day") == [Total("2026-11-06", 4, 9, 0, 0), Total("2026-11-07", 1, 0, 5, 0)]
     assert ledger.totals("day", since=clock.now) == [Total("2026-11-07", 1, 0, 5, 0)]
 
 
 def test_a_clock_that_is_set_back_opens_no_day_again(ledger, clock):
-    """A day that has calls is never left for an earlier one, and the refusal says which day it is."""
+    """No call counts for a day before one that has calls already, and the refusal says which day that is."""
     confirm(ledger)
     clock.now += 86_400
     limits = Limits(per_day=20)
@@ -206,7 +206,7 @@ def test_a_clock_that_is_set_back_opens_no_day_again(ledger, clock):
 
 @pytest.mark.parametrize("amount", [-1, 1.5, True, "1"])
 def test_amounts_are_whole_micros(ledger, amount):
-    """Dollars where micros belong are refused, not rounded."""
+    """Amounts that are not whole micro-dollars, such as floats, are refused and not rounded."""
     with pytest.raises(ValueError, match="price must be whole micro-dollars"):
         order(amount)
     with pytest.raises(ValueError, match="default_price must be whole micro-dollars"):
@@ -238,7 +238,7 @@ ENDS = {
     + [("", "resolve")],
 )
 def test_a_call_ends_once(ledger, first, then):
-    """Double booking is a clear error and changes nothing."""
+    """To end a call a second time is an error that changes nothing."""
     call = sent(ledger)
     if first:
         ENDS[first](ledger, call)
@@ -250,7 +250,7 @@ def test_a_call_ends_once(ledger, first, then):
 
 @pytest.mark.parametrize("then", ENDS)
 def test_an_id_that_nobody_gave_out_is_refused(ledger, then):
-    """A call that is not in the ledger cannot be booked."""
+    """An unknown call id is an error that changes nothing."""
     with pytest.raises(CatalogError, match="there is no call nope"):
         ENDS[then](ledger, "nope")
     assert ledger.rows() == []
@@ -261,7 +261,7 @@ def test_an_id_that_nobody_gave_out_is_refused(ledger, then):
     [(True, None, "settled", 10), (True, 12, "settled", 12), (False, None, "released", 0)],
 )
 def test_an_unknown_call_is_resolved(ledger, charged, amount, state, counts):
-    """A person says what became of a lost answer; the reason for the doubt stays in the row."""
+    """A user decides whether a lost reply was charged; the row keeps the reason why it was unknown."""
     call = sent(ledger)
     ledger.unknown(call, "read time-out")
     assert (ledger.rows(states=["unknown"])[0].why, money(ledger)) == ("read time-out", 10)
@@ -276,7 +276,7 @@ def test_an_unknown_call_is_resolved(ledger, charged, amount, state, counts):
 
 
 def test_a_late_answer_settles_an_unknown_call(ledger):
-    """An answer is an answer, also when it was thought lost."""
+    """A reply that arrives after its call was marked as unknown still settles it."""
     call = sent(ledger)
     ledger.unknown(call, "time-out")
     assert ledger.settle(call, 9).actual == 9
@@ -284,7 +284,7 @@ def test_a_late_answer_settles_an_unknown_call(ledger):
 
 
 def test_an_amount_for_what_was_not_charged_makes_no_sense(ledger):
-    """A contradiction is refused, and the call stays unknown."""
+    """To resolve a call as not charged, but with an amount, is refused, and the call stays unknown."""
     call = sent(ledger)
     ledger.unknown(call, "time-out")
     with pytest.raises(CatalogError, match="cannot be booked with"):
@@ -293,7 +293,7 @@ def test_an_amount_for_what_was_not_charged_makes_no_sense(ledger):
 
 
 def test_a_reply_over_what_was_reserved_stops_the_tool(ledger):
-    """It is booked with what it cost, flagged, and the tool is stopped until somebody accepts it."""
+    """The true cost is booked and flagged, and the tool is stopped until a user accepts it."""
     settled = ledger.settle(sent(ledger), 25)
     assert (settled.over, settled.stopped) == (True, "a call cost $0.000025, but $0.000010 was reserved")
     assert (ledger.rows()[0].over, money(ledger)) == (True, 25)
@@ -309,7 +309,7 @@ def test_a_reply_over_what_was_reserved_stops_the_tool(ledger):
 
 
 def test_a_charge_that_was_too_high_makes_a_price_uncertain_again(ledger):
-    """Once it may be called again, one call at a time until a reply confirms the price."""
+    """After the tool is accepted, it is called one call at a time until a reply confirms the price."""
     confirm(ledger)
     ledger.settle(sent(ledger), 25)
     ledger.accept("api:search")
@@ -319,7 +319,7 @@ def test_a_charge_that_was_too_high_makes_a_price_uncertain_again(ledger):
 
 
 def test_a_tool_can_be_stopped_by_hand(ledger):
-    """Stop and accept work without a bill, and twice."""
+    """`stop` and `accept` work for a tool that has no calls, and may be repeated."""
     for why in ("changed", "changed again"):
         ledger.stop("api:search", "search", why)
         assert ledger.stopped("api:search") == why
@@ -329,7 +329,7 @@ def test_a_tool_can_be_stopped_by_hand(ledger):
 
 
 def test_a_cost_beyond_all_sense_is_booked_as_the_most_there_is(ledger):
-    """A hostile reply or list cannot break the sums: one million dollars is booked, and the tool stopped."""
+    """An absurd cost cannot break the sums: $1,000,000 is booked and the tool stopped; such a price is refused."""
     settled = ledger.settle(sent(ledger), 10**30)
     assert (settled.actual, settled.over) == (10**12, True)
     assert money(ledger) == 10**12
@@ -341,7 +341,7 @@ def test_a_cost_beyond_all_sense_is_booked_as_the_most_there_is(ledger):
 
 @pytest.mark.parametrize("text", ['"5 EUR"', "1e308", "x" * 5000, "\x1b[2J\n\ud800"])
 def test_a_cost_that_cannot_be_read_stops_the_tool(ledger, text):
-    """What was reserved counts, and the reason quotes the cost, cut and printable."""
+    """The reserved amount is booked, and the reason quotes the cost, shortened and printable."""
     confirm(ledger)
     settled = ledger.settle(sent(ledger, 8), None, unreadable=text)
     assert (settled.reserved, settled.actual, settled.over, settled.unpriced) == (10, 10, False, False)
@@ -355,7 +355,7 @@ def test_a_cost_that_cannot_be_read_stops_the_tool(ledger, text):
 
 
 def test_a_cost_that_cannot_be_read_is_no_price(ledger):
-    """A tool of unknown price is stopped, and afterwards needs a price under a limit."""
+    """A tool without a known price is stopped by it. Once accepted, it still needs a price if there is a limit."""
     settled = ledger.settle(sent(ledger, None), None, unreadable="?")
     assert (settled.actual, settled.unpriced) == (0, True)
     ledger.accept("api:search")
@@ -364,7 +364,7 @@ def test_a_cost_that_cannot_be_read_is_no_price(ledger):
 
 
 def test_a_price_is_agreed_to_when_first_asked(ledger):
-    """Lower is fine and moves nothing, higher is refused until it is accepted."""
+    """A lower price later does not change the agreed one; a higher one is refused until it is accepted."""
     assert ledger.price("api:search") is None
     for price in (10, 8):
         assert ledger.begin(order(price), FREE).reserved == 10
@@ -383,7 +383,7 @@ def test_a_price_is_agreed_to_when_first_asked(ledger):
 
 
 def test_an_order_that_is_refused_agrees_to_nothing(ledger):
-    """The price of a call that did not fit is no agreement."""
+    """The price of an order over the budget is not recorded as agreed."""
     with pytest.raises(OverBudget):
         sent(ledger, 11, Limits(per_call=10))
     assert ledger.prices() == []
@@ -392,7 +392,7 @@ def test_an_order_that_is_refused_agrees_to_nothing(ledger):
 
 
 def test_what_is_asked_now_is_what_waits_to_be_accepted(ledger):
-    """A spike that went by is not accepted with it; what was charged is, whatever the list says."""
+    """`offered` is the latest listed price, not an earlier peak; or what a reply has charged, if that is higher."""
     sent(ledger, 10)
     for price in (5_000, 20):
         with pytest.raises(PriceRaised):
@@ -405,7 +405,7 @@ def test_what_is_asked_now_is_what_waits_to_be_accepted(ledger):
 
 
 def test_each_action_has_its_own_price(ledger):
-    """One that rises waits alone, and the other goes on."""
+    """A raised price of one action has to be accepted, while the other action can still be called."""
     for action, price in (("quick", 10), ("deep", 50)):
         confirm(ledger, price, variant=action)
     with pytest.raises(PriceRaised, match=r"search \(quick\) rose"):
@@ -420,7 +420,7 @@ def test_each_action_has_its_own_price(ledger):
 
 @pytest.mark.parametrize(("before", "after"), [([("", 10)], "deep"), ([("quick", 5), ("deep", 10)], "")])
 def test_one_price_and_a_price_by_action_bound_each_other(ledger, before, after):
-    """A list that changes from one to the other gets no more than was agreed to."""
+    """When a list changes from one price to prices by action, or back, the agreed maximum still applies."""
     for variant, price in before:
         confirm(ledger, price, variant=variant)
     with pytest.raises(PriceRaised, match=r"from \$0\.000010 to \$0\.000020"):
@@ -431,7 +431,7 @@ def test_one_price_and_a_price_by_action_bound_each_other(ledger, before, after)
 
 
 def test_a_price_that_nobody_tells_holds_back_what_is_limited(ledger):
-    """Without a limit it goes on; with one it does not, until a price is set."""
+    """Without a limit, a tool of unknown price can be called again; with one, only once a price is set."""
     free, limited = Limits(per_tool={"api:draw": 1}), Limits(per_tool={"api:search": 10})
     assert ledger.settle(sent(ledger, None, limited), None).unpriced
     assert [(each.entry_id, each.tool, each.variant) for each in ledger.unpriced()] == [
@@ -448,7 +448,7 @@ def test_a_price_that_nobody_tells_holds_back_what_is_limited(ledger):
 
 
 def test_a_cost_that_is_told_becomes_the_price(ledger):
-    """Of what had none, and of what counted as a default; it is confirmed, and the next call reserves it."""
+    """Without an agreed price, the cost in a reply becomes a confirmed price, even after a default price."""
     for tool, default in (("search", None), ("draw", 30)):
         booking = ledger.begin(order(None, tool=tool, default_price=default), TOTAL)
         assert (booking.reserved, booking.price, booking.exclusive) == (default or 0, default, True)
@@ -458,14 +458,14 @@ def test_a_cost_that_is_told_becomes_the_price(ledger):
 
 
 def test_a_default_price_is_a_limit_for_the_first_cost(ledger):
-    """More than the user said a call counts as stops the tool."""
+    """A first cost above the default price stops the tool."""
     settled = ledger.settle(sent(ledger, None, TOTAL, default_price=30), 40)
     assert (settled.over, settled.unpriced) == (True, False)
     assert [(each.price, each.offered, each.confirmed) for each in ledger.prices()] == [(30, 40, False)]
 
 
 def test_a_default_price_counts_if_no_reply_ever_tells(ledger):
-    """After one such reply nobody will know better, so calls no longer wait for each other."""
+    """After one reply without a cost, calls at the default price need no longer go out one at a time."""
     booking = ledger.begin(order(None, default_price=30), TOTAL)
     settled = ledger.settle(booking.id, None)
     assert (settled.actual, settled.unpriced, booking.exclusive) == (30, False, True)
@@ -477,7 +477,7 @@ def test_a_default_price_counts_if_no_reply_ever_tells(ledger):
 
 
 def test_a_name_stands_for_its_entries(ledger):
-    """A tool's name, an entry's id, or the part of it that the API knows."""
+    """`find` accepts a tool's name, an entry's id, or the part of the id without the API."""
     one, three = (Order("s", "search", f"{api}:1", "search", 10, "", "d") for api in ("one", "three"))
     ledger.begin(one, FREE)
     ledger.stop("two:1", "search", "by hand")
@@ -492,7 +492,7 @@ def test_a_name_stands_for_its_entries(ledger):
 
 
 def test_a_tool_of_unknown_price_runs_one_call_at_a_time(ledger):
-    """The next one is refused while one is out, and its first cost is no broken promise."""
+    """A second call is refused while one is in flight; the first cost does not stop the tool, whatever it is."""
     call = sent(ledger, None)
     with pytest.raises(Busy, match="one at a time") as refused:
         sent(ledger, None, session="s2")
@@ -519,7 +519,7 @@ REACH = {
 @pytest.mark.parametrize(("limits", "blocked"), REACH.values(), ids=REACH)
 @pytest.mark.parametrize("price", [None, 10], ids=["unpriced", "unconfirmed"])
 def test_calls_of_uncertain_cost_go_out_one_at_a_time_for_a_limit(ledger, limits, blocked, price):
-    """Twenty-five tools of unknown price at once would else spend twenty-five times what a limit allows."""
+    """Otherwise 25 tools of unknown price could be called at once and spend 25 times what a limit allows."""
     call = sent(ledger, price, limits)
     with pytest.raises(Busy, match="one at a time"):
         sent(ledger, price, limits)
@@ -542,7 +542,7 @@ def test_calls_of_uncertain_cost_go_out_one_at_a_time_for_a_limit(ledger, limits
 
 
 def test_a_confirmed_price_waits_for_nobody(ledger):
-    """Nor does an uncertain one that is under no limit."""
+    """Calls with a confirmed price, or under no limit, are not exclusive."""
     confirm(ledger)
     sent(ledger, 10, TOTAL, tool="draw")
     for _ in range(3):
@@ -553,21 +553,21 @@ def test_a_confirmed_price_waits_for_nobody(ledger):
 
 @pytest.mark.parametrize(("cost", "confirmed"), [(None, True), (10, True), (3, True), (11, False)])
 def test_a_reply_confirms_a_price_that_it_keeps_to(ledger, cost, confirmed):
-    """A cost that is not told is no contradiction."""
+    """A reply confirms the price if its cost is no higher, or if it has no cost."""
     ledger.settle(sent(ledger, 10, TOTAL), cost)
     assert [each.confirmed for each in ledger.prices()] == [confirmed]
 
 
 @pytest.mark.parametrize("end", ["release", "unknown"])
 def test_what_brought_no_reply_confirms_nothing(ledger, end):
-    """The price stays uncertain, and the next call goes out alone."""
+    """A call that is released or unknown leaves the price unconfirmed, so the next call is exclusive too."""
     call = sent(ledger, 10, TOTAL)
     ENDS[end](ledger, call)
     assert ledger.begin(order(), TOTAL).exclusive
 
 
 def test_a_new_price_is_to_be_confirmed_again(ledger):
-    """The same one once more is not."""
+    """To accept another price makes it unconfirmed; to accept the same price again does not."""
     confirm(ledger)
     ledger.accept_price("api:search", 10)
     assert ledger.prices()[0].confirmed
@@ -576,7 +576,7 @@ def test_a_new_price_is_to_be_confirmed_again(ledger):
 
 
 def test_a_lost_reply_of_unknown_price_holds_uncertain_calls_back(ledger):
-    """Else lost replies could spend without end. The person who resolves it has to say the amount."""
+    """Otherwise lost replies could spend without end. A user who resolves such a call has to give the amount."""
     call = sent(ledger, None, TOTAL)
     ledger.unknown(call, "time-out")
     for given in ({"price": None}, {"price": None, "tool": "draw"}, {"price": 10, "tool": "draw"}):
@@ -594,13 +594,13 @@ def test_a_lost_reply_of_unknown_price_holds_uncertain_calls_back(ledger):
 
 
 def test_a_lost_reply_of_known_price_holds_nobody_back(ledger):
-    """Its money is reserved, so the limit sees it."""
+    """The money of such a call stays reserved, so the limits already count it."""
     ledger.unknown(sent(ledger, 10, TOTAL), "time-out")
     sent(ledger, 10, TOTAL)
 
 
 def test_a_call_of_a_dead_owner_is_not_waited_for(ledger, ledgers):
-    """One that is out for ever counts as lost."""
+    """A call in flight whose owner is dead counts as a lost reply."""
     with ledgers.acting_as("another") as other:
         priced = sent(other, 10, TOTAL)
     with pytest.raises(Busy):
@@ -617,7 +617,7 @@ def test_a_call_of_a_dead_owner_is_not_waited_for(ledger, ledgers):
 
 
 def test_a_tool_of_unknown_price_needs_something_left(ledger):
-    """With nothing left of a budget there is nothing that an unknown price could fit in."""
+    """If nothing is left of a budget, a call without a known price is refused."""
     sent(ledger, 10, tool="paint")
     ledger.release(sent(ledger, None, Limits(total=11)))
     with pytest.raises(OverBudget, match="has no known price"):
@@ -625,7 +625,7 @@ def test_a_tool_of_unknown_price_needs_something_left(ledger):
 
 
 def test_a_second_attempt_is_checked_again(ledger):
-    """A stop or an overrun limit since the first one keeps it back; it books nothing."""
+    """A retry is refused after a stop or if a limit was exceeded meanwhile; the check books nothing."""
     confirm(ledger)
     call = sent(ledger, 10, TOTAL)
     before = ledger.rows()
@@ -649,7 +649,7 @@ def test_a_second_attempt_is_checked_again(ledger):
 
 
 def test_a_key_is_good_for_one_call_of_a_session(ledger):
-    """The same call is not booked twice, unless nothing came of the first; another session is another matter."""
+    """A session cannot use a key twice, unless the first call was released; another session can use it."""
     first = sent(ledger, key="k")
     for state in ("sent", "settled"):
         with pytest.raises(Duplicate, match=f"is {state}"):
@@ -662,7 +662,7 @@ def test_a_key_is_good_for_one_call_of_a_session(ledger):
 
 
 def test_the_same_tool_under_a_new_id_keeps_its_price(ledger):
-    """The lowest that was agreed to under its name; a higher one is refused, and waits to be accepted."""
+    """A new id inherits the lowest price agreed on for its name; a higher price is refused until it is accepted."""
     ledger.note_entries({"api:1": "search", "api:2": "search"})
     confirm(ledger, 10, id=1, name="search")
     confirm(ledger, 8, id=2, name="search")  # listed together: another product
@@ -672,11 +672,11 @@ def test_the_same_tool_under_a_new_id_keeps_its_price(ledger):
     assert (ledger.price("api:3"), ledger.price("api:1")) == (8, 10)
     assert [each.offered for each in ledger.prices() if each.entry_id == "api:3"] == [10_000_000]
     booking = ledger.begin(order(8, id=3, name="search"), TOTAL)
-    assert (booking.reserved, booking.exclusive) == (8, True)  # nothing of the new id was confirmed
+    assert (booking.reserved, booking.exclusive) == (8, True)  # no price of the new id was confirmed
 
 
 def test_the_same_tool_under_a_new_id_stays_stopped(ledger):
-    """And says from where; it is accepted by itself."""
+    """The reason says from which id the stop was inherited; each id is accepted on its own."""
     ledger.settle(sent(ledger, 10, id=1, name="search"), 99)
     for number in (2, 3):
         with pytest.raises(
@@ -695,7 +695,7 @@ def test_the_same_tool_under_a_new_id_stays_stopped(ledger):
 
 
 def test_the_same_tool_under_a_new_id_stays_unpriced(ledger):
-    """A reply that told no cost is not forgotten."""
+    """That a reply had no cost also counts for a new id of the same name."""
     ledger.settle(sent(ledger, None, id=1, name="search", variant="deep"), None)
     ledger.note_entries({"api:2": "search"})
     with pytest.raises(Stopped, match="no known price"):
@@ -704,18 +704,18 @@ def test_the_same_tool_under_a_new_id_stays_unpriced(ledger):
 
 
 def test_a_known_id_that_takes_another_name_inherits_too(ledger):
-    """Else an id that was listed in good time would do; what it has itself stays."""
+    """Otherwise an id listed in advance could evade this. What is already decided for the id itself stays."""
     confirm(ledger, 10, id=1, name="search")
     ledger.note_entries({"api:2": "decoy", "api:3": "dear"})
     confirm(ledger, 50, id=3, name="dear")
     ledger.note_entries({"api:1": "old", "api:2": "search", "api:3": "search"})
     assert [ledger.price(f"api:{number}") for number in (1, 2, 3)] == [10, 10, 50]
-    ledger.note_entries({"api:4": "search"})  # by a name that the first one no longer has
+    ledger.note_entries({"api:4": "search"})  # inherits by a name that api:1 no longer has
     assert ledger.price("api:4") == 10
 
 
 def test_names_of_other_apis_and_empty_names_inherit_nothing(ledger):
-    """Nor do ids that were listed before anything was decided."""
+    """Ids that were listed before anything was decided inherit nothing either."""
     ledger.note_entries({"api:1": "search", "api:2": "search"})
     ledger.note_entries({"api:5": "", "api:6": ""})
     ledger.settle(sent(ledger, 10, id=1, name="search"), 99)
@@ -726,7 +726,7 @@ def test_names_of_other_apis_and_empty_names_inherit_nothing(ledger):
 
 
 def test_each_action_is_inherited(ledger):
-    """The lowest price of each."""
+    """For each action, the lowest price is inherited."""
     for number, action, price in ((1, "quick", 10), (1, "deep", 30), (2, "deep", 20)):
         ledger.note_entries({f"api:{number}": "search", "api:9": "other"})
         ledger.accept_price(f"api:{number}", price, "search", action)
@@ -738,7 +738,7 @@ def test_each_action_is_inherited(ledger):
 
 
 def test_ten_thousand_new_ids_of_one_name_are_noted(ledger):
-    """All inherit, in one go, and noting them again writes nothing."""
+    """All of them inherit the price, and to note them again changes nothing."""
     confirm(ledger, 10, id="first", name="search")
     names = {f"api:{number}": "search" for number in range(10_000)}
     ledger.note_entries(names)
@@ -750,7 +750,7 @@ def test_ten_thousand_new_ids_of_one_name_are_noted(ledger):
 
 
 def test_calls_are_booked_together(ledger):
-    """One that is refused is undone alone; what a raised price asked is remembered all the same."""
+    """In a group, a refused order is undone alone, but the raised price that it was refused for is recorded."""
     confirm(ledger)
     with ledger.together():
         first = sent(ledger, 10, Limits(total=20))
@@ -770,7 +770,7 @@ def test_calls_are_booked_together(ledger):
 
 
 def test_what_gets_out_of_a_group_undoes_it(ledger):
-    """Nothing is booked, and the ledger goes on."""
+    """An exception that leaves a group rolls it back, and the ledger can be used afterwards."""
     with pytest.raises(ZeroDivisionError), ledger.together():
         sent(ledger)
         sent(ledger, tool="draw")
@@ -784,7 +784,7 @@ def test_what_gets_out_of_a_group_undoes_it(ledger):
 
 
 def test_recovery_books_what_the_dead_left(ledger, ledgers):
-    """What was sent is unknown; rows that are over, and those of the living, stay."""
+    """Calls in flight of dead owners become unknown; ended calls, and those of living owners, stay."""
     kept = sent(ledger, tool="mine")
     done = sent(ledger, tool="done")
     ledger.settle(done, 5)
@@ -806,7 +806,7 @@ def test_recovery_books_what_the_dead_left(ledger, ledgers):
 
 
 def test_what_nobody_touched_for_a_day_is_recovered_too(ledger, clock):
-    """No call lives that long: whoever owns it has forgotten it."""
+    """No call takes a day, so a call older than that becomes unknown even if its owner is alive."""
     sent(ledger)
     clock.now += 86_400
     assert ledger.recover() == []
@@ -815,7 +815,7 @@ def test_what_nobody_touched_for_a_day_is_recovered_too(ledger, clock):
 
 
 def test_rows_are_picked_and_the_newest_come_first(ledger, clock):
-    """By time, state and number."""
+    """Rows can be selected by time and state, and limited in number."""
     ids = []
     for _ in range(4):
         ids.append(sent(ledger))
@@ -831,7 +831,7 @@ def test_rows_are_picked_and_the_newest_come_first(ledger, clock):
 
 
 def test_a_reason_is_cut_and_made_proper_text(ledger):
-    """The words of others may be long and broken."""
+    """A reason that is too long or not valid Unicode is corrected; a name that is not valid Unicode is refused."""
     call = sent(ledger)
     ledger.unknown(call, "\ud800" + "x" * 5000)
     assert ledger.rows()[0].why == "?" + "x" * 499
@@ -842,7 +842,7 @@ def test_a_reason_is_cut_and_made_proper_text(ledger):
 
 
 def test_a_rate_is_shared_by_all_who_use_the_ledger(ledger, ledgers, clock):
-    """Places are given out in the order of asking, whoever asks; what is too far off is not taken."""
+    """All owners get turns in the order of their requests; a turn that is too far ahead is not taken."""
     with ledgers.acting_as("another") as other:
         assert [each.take_turn("api", 2.0, 2.0, 60) for each in (ledger, other, ledger, other)] == [
             0,
@@ -860,7 +860,7 @@ def test_a_rate_is_shared_by_all_who_use_the_ledger(ledger, ledgers, clock):
 
 
 def test_a_clock_that_is_set_back_does_not_hold_up_a_rate(ledger, clock):
-    """Else nobody would get a place until it is as late as it was."""
+    """Otherwise nobody would get a turn until the clock had caught up."""
     ledger.take_turn("api", 2.0, 0.0, 60)
     clock.now -= 7_200
     assert ledger.take_turn("api", 2.0, 0.0, 60) == 0
@@ -869,14 +869,14 @@ def test_a_clock_that_is_set_back_does_not_hold_up_a_rate(ledger, clock):
 
 
 def test_threads_get_a_place_each(ledger):
-    """No two get the same one."""
+    """No two threads get the same turn."""
     got = []
     run(lambda: got.append(ledger.take_turn("api", 1.0, 0.0, 1000)), 20)
     assert sorted(got) == list(range(20))
 
 
 def test_a_document_is_shared_and_has_a_version(ledger, ledgers):
-    """It changes as a whole, and only if it becomes another."""
+    """A document is replaced as a whole; its version only increases if the content differs."""
     assert (ledger.document("pins"), ledger.document_version("pins")) == (None, 0)
     assert ledger.change_document("pins", lambda before: f"{before} a") == Document(1, "None a")
     with ledgers.acting_as("another") as other:
@@ -890,18 +890,18 @@ def test_a_document_is_shared_and_has_a_version(ledger, ledgers):
 
 
 def test_threads_lose_no_change_of_a_document(ledger):
-    """Each sees what the one before made of it."""
+    """Each thread's change is applied to the result of the one before."""
     run(lambda: ledger.change_document("count", lambda before: str(int(before or 0) + 1)), 20)
     assert ledger.document("count") == Document(20, "20")
 
 
 def test_an_owner_says_that_it_lives(ledger):
-    """For as long as its lease lasts."""
+    """`beat` returns the length of the lease."""
     assert ledger.beat() == ledger.lease
 
 
 def run(work, count):
-    """Run it in so many threads that start together."""
+    """Call `work` in `count` threads that start together."""
     start = threading.Barrier(count)
 
     def begin():
@@ -918,7 +918,7 @@ def run(work, count):
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_threads_cannot_overrun_a_budget(ledger, grouped):
-    """Of 200 calls that race for a place in a budget for 50, exactly 50 get one, grouped or not."""
+    """Of 200 concurrent calls under a budget for 50, exactly 50 are booked, grouped or not."""
     confirm(ledger)
     got, refused = [], []
 
@@ -936,7 +936,7 @@ def test_threads_cannot_overrun_a_budget(ledger, grouped):
 
 @pytest.mark.parametrize("price", [None, 10])
 def test_threads_send_one_call_of_uncertain_cost(ledger, price):
-    """Of 25 tools that race under one limit, one goes out at a time, and what it costs counts for the next."""
+    """Of 25 tools called at once under one limit, only one call is booked, and its cost counts for the next."""
     got, refused, number = [], [], iter(range(1000))
 
     def work():
@@ -953,12 +953,12 @@ def test_threads_send_one_call_of_uncertain_cost(ledger, price):
 
 
 def vouched(key, price=10):
-    """A call whose price the buyer itself sets, such as a run of a batch."""
+    """Return an order whose price the buyer itself sets, such as a run of a batch."""
     return Order("s", "batch b", "batch:b", "", price, key, "d", vouched=True)
 
 
 def test_any_number_of_vouched_calls_may_be_out(ledger):
-    """Nobody has to confirm their price, and the limits hold."""
+    """Several may be in flight without a confirmed price, and limits and keys still apply."""
     limits = Limits(per_session=30)
     ids = [ledger.begin(vouched(key), limits).id for key in "abc"]
     with pytest.raises(OverBudget):
@@ -971,7 +971,7 @@ def test_any_number_of_vouched_calls_may_be_out(ledger):
 
 
 def test_vouched_calls_leave_no_price_behind(ledger):
-    """Another price is no raise, a higher cost stops nothing if that is wanted, and neither do lost replies."""
+    """A higher price is no raise. Lost replies stop nothing, nor does a higher cost with `stop_if_over=False`."""
     first = ledger.begin(vouched("a"), FREE)
     assert ledger.settle(first.id, 14, stop_if_over=False) == Settled(first.id, 10, 14, over=True)
     for number in range(8):
@@ -981,6 +981,6 @@ def test_vouched_calls_leave_no_price_behind(ledger):
 
 
 def test_what_is_vouched_for_has_a_price():
-    """It is what is reserved."""
+    """The price is needed because it is the amount that is reserved."""
     with pytest.raises(ValueError, match="vouched=True needs a price"):
         vouched("a", None)

@@ -1,4 +1,4 @@
-"""Money that is held for several orders: all or none, in place of which each order is booked."""
+"""Money that is held for several orders: for all or none of them, until each order is booked in its place."""
 
 from contextlib import closing
 
@@ -12,7 +12,7 @@ LIMITS = Limits(per_session=100)
 
 @pytest.fixture
 def clock():
-    """A clock that stands until somebody moves it."""
+    """A clock that only changes when a test sets it."""
     return [1_793_966_400.0]
 
 
@@ -32,12 +32,12 @@ def order(entry, price, key="", **more):
 
 
 def used(ledger):
-    """What counts against the session's limit, as the sums have it."""
+    """Return the sum that counts against the session's limit."""
     return sum(total.money for total in ledger.totals("session"))
 
 
 def fits(ledger, price):
-    """Whether the limits have room for another order."""
+    """Return True if the limits leave room for an order at this price."""
     try:
         (held,) = ledger.hold([(order(f"probe{price}", price), LIMITS)])
     except OverBudget:
@@ -47,7 +47,7 @@ def fits(ledger, price):
 
 
 def test_all_or_none(ledger):
-    """If one does not fit, no money is held for any."""
+    """If one order does not fit, no money is held for any of them."""
     with pytest.raises(OverBudget, match="is left"):
         ledger.hold([(order("a", 60), LIMITS), (order("b", 60), LIMITS)])
     assert ledger.rows() == []
@@ -60,7 +60,7 @@ def test_all_or_none(ledger):
 
 
 def test_an_order_takes_the_place_of_what_is_held(ledger):
-    """In one step: nothing else can come between, and what it holds is not counted twice."""
+    """Both happen in one step: no other call can take the money between, and it is not counted twice."""
     one, two = ledger.hold([(order("a", 60), LIMITS), (order("b", 40), LIMITS)])
     booking = ledger.begin(order("a", 60, key="k"), LIMITS, held=one.id)
     assert (booking.reserved, used(ledger)) == (60, 100)
@@ -74,7 +74,7 @@ def test_an_order_takes_the_place_of_what_is_held(ledger):
 
 
 def test_an_order_that_is_refused_leaves_what_is_held(ledger):
-    """It may be tried again."""
+    """The money stays held, so the order can be tried again."""
     (held,) = ledger.hold([(order("a", 60), LIMITS)])
     ledger.stop("api:a", "a", "a test")
     with pytest.raises(Stopped):
@@ -85,7 +85,7 @@ def test_an_order_that_is_refused_leaves_what_is_held(ledger):
 
 
 def test_an_order_whose_hold_is_gone_is_checked_like_any_other(ledger):
-    """The limits have the last word, not the hold."""
+    """The order must fit the limits itself."""
     (held,) = ledger.hold([(order("a", 60), LIMITS)])
     ledger.drop_held([held.id])
     ledger.hold([(order("b", 60), LIMITS)])
@@ -94,7 +94,7 @@ def test_an_order_whose_hold_is_gone_is_checked_like_any_other(ledger):
 
 
 def test_a_raised_price_is_remembered_and_nothing_held(ledger):
-    """As when one is bought: a person can accept it."""
+    """As with `begin`, the raised price is recorded, so that a user can accept it."""
     ledger.accept_price("api:b", 10, "b")
     with pytest.raises(PriceRaised):
         ledger.hold([(order("a", 5), LIMITS), (order("b", 20), LIMITS)])
@@ -103,7 +103,7 @@ def test_a_raised_price_is_remembered_and_nothing_held(ledger):
 
 
 def test_a_price_that_nobody_knows_cannot_be_held(ledger):
-    """Unless there is one that it counts as."""
+    """Without a listed or default price, the order is refused."""
     with pytest.raises(Unpriceable, match="max_price"):
         ledger.hold([(order("a", None), LIMITS)])
     (held,) = ledger.hold([(order("a", None, default_price=30), LIMITS)])
@@ -111,7 +111,7 @@ def test_a_price_that_nobody_knows_cannot_be_held(ledger):
 
 
 def test_what_the_dead_held_is_released(ledgers, ledger):
-    """What they had sent is unknown; what the living hold stays."""
+    """A dead owner's calls become unknown and its held money is dropped; a living owner's stays held."""
     with ledgers.acting_as("dead") as dead:
         one, _ = dead.hold([(order("a", 10), LIMITS), (order("b", 20), LIMITS)])
         dead.begin(order("a", 10, key="k"), LIMITS, held=one.id)
@@ -127,7 +127,7 @@ def test_what_the_dead_held_is_released(ledgers, ledger):
 
 
 def test_what_is_held_for_a_day_is_forgotten(ledger, clock):
-    """Its owner has forgotten it, alive or not."""
+    """After a day held money is dropped, even if its owner is alive."""
     ledger.hold([(order("a", 10), LIMITS)])
     clock[0] += 90_000
     assert ledger.recover() == []
@@ -135,6 +135,6 @@ def test_what_is_held_for_a_day_is_forgotten(ledger, clock):
 
 
 def test_held_money_is_no_call_that_is_out(ledger):
-    """A first call of another tool, whose price nobody has confirmed, need not wait for it."""
+    """Held money does not block a first call of another tool whose price is unconfirmed."""
     ledger.hold([(order("a", 10), LIMITS), (order("b", 10), LIMITS)])
     assert ledger.begin(order("c", 10), LIMITS).exclusive

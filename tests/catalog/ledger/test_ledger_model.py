@@ -1,4 +1,4 @@
-"""Any sequence of bookings: the ledger does what a few lines of plain Python do."""
+"""For random sequences of bookings, the ledger does the same as a model in a few lines of plain Python."""
 
 from contextlib import nullcontext
 from copy import deepcopy
@@ -31,7 +31,7 @@ MIDNIGHT = 1_793_923_200.0
 
 
 class Decided:
-    """What was decided about entries: names, prices, stops."""
+    """The model's names, prices and stops of entries."""
 
     def __init__(self):
         self.names = set()
@@ -40,7 +40,7 @@ class Decided:
         self.stopped = set()
 
     def note(self, names):
-        """Let new entries inherit by name."""
+        """Record names; entries that are new inherit by name."""
         new = names.items() - self.names
         before = deepcopy(self)
         for entry, name in new:
@@ -71,7 +71,7 @@ class Decided:
             self.unpriced.discard((entry, variant))
 
     def price_of(self, entry, variant, asked):
-        """The agreed price; agrees to a first one."""
+        """Return the agreed price; without one, agree on `asked`, up to what the entry's other variants cost."""
         if (entry, variant) not in self.prices:
             mine = {its: each["price"] for (other, its), each in self.prices.items() if other == entry}
             bound = mine.get("") if variant else max(mine.values(), default=None)
@@ -85,7 +85,7 @@ class Decided:
 
 
 class Booking(RuleBasedStateMachine):
-    """A ledger beside a dict of calls."""
+    """Random operations on a ledger, each compared with a dict of calls."""
 
     calls = Bundle("calls")
 
@@ -123,7 +123,7 @@ class Booking(RuleBasedStateMachine):
         return f"doomed {self.deaths}"
 
     def used(self, **wanted):
-        """The money of the calls that fit."""
+        """Return the sum of the money of the calls with these values."""
         return sum(
             self.money(call)
             for call in self.model.values()
@@ -138,7 +138,7 @@ class Booking(RuleBasedStateMachine):
         return max([self.now // DAY, *(call["day"] for call in self.model.values())])
 
     def fits(self, order, amount):
-        """Whether an amount fits all limits; None is one that nobody knows."""
+        """Return True if an amount fits all limits. None is an unknown amount."""
         limits = self.limits
         for most, used in (
             (limits.per_call, 0),
@@ -152,7 +152,7 @@ class Booking(RuleBasedStateMachine):
         return True
 
     def busy(self, order, unpriced):
-        """Whether a call of uncertain cost stands in the way."""
+        """Return True if a call of uncertain cost blocks this order."""
         limits, entry = self.limits, order.entry_id
         for call in self.model.values():
             lost = call["state"] == "unknown" and call["price"] is None
@@ -170,7 +170,7 @@ class Booking(RuleBasedStateMachine):
         return False
 
     def expect(self, order):
-        """What has to come of an order: an error, or how it is booked. And what is decided by it."""
+        """Return the error that an order must cause, or how it is booked. Also records what is decided by it."""
         decided, entry, variant = deepcopy(self.decided), order.entry_id, order.variant
         decided.note({entry: order.name})
         if entry in decided.stopped:
@@ -246,7 +246,7 @@ class Booking(RuleBasedStateMachine):
         self.decided.note(names)
 
     def move(self, call, allowed, act, **after):
-        """Do it if the model allows it; else it must be refused."""
+        """Apply an operation that the model allows; in any other state it must be refused."""
         if self.model[call]["state"] in allowed:
             act()
             self.model[call].update(after)
@@ -366,7 +366,7 @@ class Booking(RuleBasedStateMachine):
 
     @rule(hours=st.integers(-5, 5))
     def wait(self, hours):
-        # Not as long as a call is given before it counts as forgotten, all in all: that has a test of its own.
+        # In total less than the time after which a call counts as abandoned, which has its own test.
         if abs(self.now + hours * 3600 - MIDNIGHT) < 1.9 * DAY and not any(
             call["state"] == "sent" for call in self.model.values()
         ):
@@ -417,7 +417,7 @@ class Booking(RuleBasedStateMachine):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("kind", "examples", "steps"), [("memory", 60, 30), ("postgres", 6, 20)])
 def test_any_sequence_of_bookings(kind, examples, steps, request):
-    """In every database the ledger does what the model does."""
+    """The ledger does what the model does, in SQLite and in Postgres."""
     if kind == "memory":
         open_ledgers = partial(SqliteLedgers, ":memory:")
     else:

@@ -1,4 +1,4 @@
-"""The ledger in Postgres: several processes, leases, lost connections, and a server that is not as it should be."""
+"""The ledger in Postgres: several processes, leases, lost connections, and servers in a bad state."""
 
 import contextlib
 import os
@@ -20,9 +20,9 @@ from shared.waiting import wait_until
 from toolwire.catalog.ledger.opening import default_address, is_url, open_ledger
 from toolwire.catalog.ledger.postgres import PostgresLedger
 from toolwire.catalog.ledger.schema import VERSION
+from toolwire.catalog.ledger.sql_ledger import Ledger
 from toolwire.catalog.ledger.types import (
     LeaseLost,
-    Ledger,
     Limits,
     Order,
     OverBudget,
@@ -48,14 +48,14 @@ FREE = Limits()
 
 
 def order(price=10, tool="search", key="", **given):
-    """A call."""
+    """Return an order."""
     return Order(
         "s", tool, given.pop("entry_id", f"api:{tool}"), given.pop("name", tool), price, key, "d", **given
     )
 
 
 def started(code, url, schema, *arguments):
-    """A Python process that runs `code` after `START`."""
+    """Start a Python process that runs `code` after `START`."""
     return subprocess.Popen(
         [sys.executable, "-c", START + textwrap.dedent(code), url, schema, *map(str, arguments)],
         stdin=subprocess.PIPE,
@@ -66,7 +66,7 @@ def started(code, url, schema, *arguments):
 
 
 def stopped(*processes):
-    """End processes that may still run."""
+    """End processes that may still be running, even if they are suspended."""
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)
@@ -75,7 +75,7 @@ def stopped(*processes):
 
 
 def go(process):
-    """Let a process that waits for a line go on."""
+    """Send the line that a process waits for."""
     process.stdin.write("go\n")
     process.stdin.flush()
 
@@ -93,7 +93,7 @@ def ledger(ledger_url, schema):
 
 @pytest.fixture
 def run(ledger_url, schema):
-    """Run a statement beside the ledger."""
+    """Return a function that executes a statement in the ledger's schema, over another connection."""
 
     def execute(query, *values):
         with psycopg.connect(ledger_url, autocommit=True) as db:
@@ -106,14 +106,14 @@ def run(ledger_url, schema):
 
 @pytest.fixture
 def server():
-    """A Postgres of this test alone, which may be killed."""
+    """A Postgres server for this test only, which may be killed."""
     require(find_postgres(), "postgresql")
     with PostgresServer() as opened:
         yield opened
 
 
 def test_it_is_a_ledger(ledger):
-    """The class fits the interface, for the type checker and at run time; other machines may use it."""
+    """The class is a `Ledger`, for the type checker and at run time; other machines can use it too."""
     fits: Ledger = ledger
     assert (fits.rows(), fits.remote) == ([], True)
 
@@ -123,7 +123,7 @@ def test_it_is_a_ledger(ledger):
 
 @pytest.mark.slow
 def test_eight_processes_cannot_overrun_a_budget(ledger_url, schema):
-    """They make the tables at once, and want 1,600 places in a budget for 50: 50 are given, and never more."""
+    """They create the tables at once and try 1,600 calls under a budget for 50: 50 are booked, and never more."""
     code = """
         say("ready")
         sys.stdin.readline()
@@ -161,7 +161,7 @@ def test_eight_processes_cannot_overrun_a_budget(ledger_url, schema):
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_killed_server_forgets_nothing_that_it_acknowledged(server):
-    """Three times under load: every booking that a buyer was told of is there, and the sums fit the rows."""
+    """After three kills under load, all acknowledged bookings are there, and the sums match the rows."""
     url = server.create_database()
     told, errors, stop = {}, [], threading.Event()
 
@@ -189,7 +189,7 @@ def test_a_killed_server_forgets_nothing_that_it_acknowledged(server):
             server.kill()
             server.start()
             after = len(told)
-            wait_until(lambda seen=after: len(told) > seen, 60)  # they go on by themselves
+            wait_until(lambda seen=after: len(told) > seen, 60)  # the buyers continue by themselves
             assert turn or errors
     finally:
         stop.set()
@@ -210,7 +210,7 @@ def test_a_killed_server_forgets_nothing_that_it_acknowledged(server):
 
 
 def test_two_who_recover_at_once_share_the_work(ledger_url, schema, ledger, run):
-    """Each call of the dead is booked once, by one of them."""
+    """When four ledgers recover at once, each call of the dead owner is recovered by exactly one of them."""
     with PostgresLedger(ledger_url, schema=schema, owner="dead") as dead:
         calls = [dead.begin(order(key=str(number)), FREE).id for number in range(20)]
         dead._closing.set()
@@ -235,15 +235,15 @@ def test_two_who_recover_at_once_share_the_work(ledger_url, schema, ledger, run)
 
 
 def test_a_living_process_of_another_machine_is_left_alone(ledger, ledger_url, schema):
-    """Its name says nothing about this machine, and its lease says that it lives."""
+    """Its owner name means nothing on this machine, so its lease decides whether it is alive."""
     with PostgresLedger(ledger_url, schema=schema, owner="elsewhere:1:abc") as other:
         other.begin(order(), FREE)
         assert ledger.recover() == []
-    assert [row.state for row in ledger.recover()] == ["unknown"]  # it was closed with a call out
+    assert [row.state for row in ledger.recover()] == ["unknown"]  # it was closed with a call in flight
 
 
 def test_a_process_that_lost_its_lease_sends_nothing_that_it_had_booked(ledger, run, caplog):
-    """Its next step is refused; then it goes on under a new name. A late reply is booked all the same."""
+    """Its next step is refused; then it continues under a new owner name. A late reply can still be settled."""
     call = ledger.begin(order(), FREE).id
     before = ledger.owner
     ledger.check_again(call, FREE)
@@ -265,7 +265,7 @@ def test_a_process_that_lost_its_lease_sends_nothing_that_it_had_booked(ledger, 
 
 
 def test_a_beat_renews_a_lease_or_says_that_it_is_lost(ledger, run):
-    """Who is told so must stop what it pays for."""
+    """After `LeaseLost` the owner must not pay for any more calls; it continues under a new name."""
     assert ledger.beat() == ledger.lease == 30.0
     (before,) = run("SELECT beat FROM owners")
     assert ledger.beat() == 30.0
@@ -279,7 +279,7 @@ def test_a_beat_renews_a_lease_or_says_that_it_is_lost(ledger, run):
 
 @pytest.mark.slow
 def test_a_process_that_is_stopped_past_its_lease(ledger_url, schema):
-    """Others book its call as unknown; when it goes on it may not send it, and buys under a new name."""
+    """Others mark its call as unknown. Once resumed it may not send it, and books under a new owner name."""
     code = """
         ledger = PostgresLedger(url, schema=schema, lease=1.0)
         id = ledger.begin(order(1), Limits()).id
@@ -320,7 +320,7 @@ def test_a_process_that_is_stopped_past_its_lease(ledger_url, schema):
 
 @pytest.mark.slow
 def test_a_process_that_is_stopped_inside_a_booking_holds_nobody_up(ledger_url, schema):
-    """The server takes the lock from it, and what it had not committed is undone."""
+    """The server takes the lock away from it, and rolls back what was not committed."""
     code = """
         ledger = PostgresLedger(url, schema=schema, patience=1.0)
         with ledger.together():
@@ -344,7 +344,7 @@ def test_a_process_that_is_stopped_inside_a_booking_holds_nobody_up(ledger_url, 
 
 
 def test_the_time_for_which_the_server_was_away_does_not_count(server, caplog):
-    """Nobody could renew a lease then: after a restart everybody has the time of a lease."""
+    """No lease could be renewed meanwhile, so all leases start anew after a restart of the server."""
     url = server.create_database()
     with PostgresLedger(url) as one, PostgresLedger(url) as other:
         other.begin(order(), FREE)
@@ -360,7 +360,7 @@ def test_the_time_for_which_the_server_was_away_does_not_count(server, caplog):
 
 
 def test_the_name_of_an_owner_is_its_own(ledger, ledger_url, schema, run):
-    """Two processes under one name would keep each other's leases fresh. A dead one's may be taken."""
+    """Two processes with one name would renew each other's lease. The name of a dead process can be taken."""
     with PostgresLedger(ledger_url, schema=schema, owner="mine") as first:
         first.begin(order(), FREE)
         with PostgresLedger(ledger_url, schema=schema, owner="mine") as second:
@@ -377,7 +377,7 @@ def test_the_name_of_an_owner_is_its_own(ledger, ledger_url, schema, run):
 
 
 def test_who_only_looks_needs_no_lease(ledger_url, schema, ledger, run):
-    """Reports write nothing, and start no thread."""
+    """A ledger that is only read writes nothing and starts no thread."""
     with PostgresLedger(ledger_url, schema=schema, create=False) as reader:
         assert reader.totals("tool") == []
         assert reader._heartbeats is None
@@ -403,7 +403,7 @@ def line(postgres_server):
 
 @pytest.fixture
 def through(line, ledger_url, schema):
-    """A ledger whose connections go through a line that can be cut."""
+    """A ledger whose connections go through a proxy that can cut them."""
     url = re.sub(r":\d+/", f":{line.port}/", ledger_url)
     with PostgresLedger(url, schema=schema, patience=2.0) as opened:
         opened.beat()
@@ -412,7 +412,7 @@ def through(line, ledger_url, schema):
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_a_commit_whose_reply_is_lost_is_found_out(line, through, ledger, grouped):
-    """It was made: the booking is returned as if nothing had happened, and there is one."""
+    """The commit succeeded, so the booking is returned as usual, and exists only once."""
     line.cut(COMMIT, heard=True)
     if grouped:
         with through.together():
@@ -425,7 +425,7 @@ def test_a_commit_whose_reply_is_lost_is_found_out(line, through, ledger, groupe
 
 
 def test_a_commit_that_never_arrived_is_an_error(line, through, ledger):
-    """Nothing is booked, and the next one goes through."""
+    """Nothing is booked, and the next order succeeds."""
     line.cut(COMMIT, heard=False)
     with pytest.raises(Unavailable, match="no paid call is sent without it"):
         through.begin(order(key="k"), FREE)
@@ -436,7 +436,7 @@ def test_a_commit_that_never_arrived_is_an_error(line, through, ledger):
 
 @pytest.mark.parametrize(("heard", "states"), [(True, ["sent", "released"]), (False, ["sent"])])
 def test_what_cannot_be_found_out_is_not_sent(line, through, ledger, heard, states):
-    """Its money comes back as soon as the server does: nothing went out for it, so nothing is booked twice."""
+    """Its money is released as soon as the server is back: nothing was sent for it, so nothing is booked twice."""
     line.cut(COMMIT, heard=heard, away=True)
     with pytest.raises(Unavailable, match="is not known yet"):
         through.begin(order(key="k"), FREE)
@@ -449,7 +449,7 @@ def test_what_cannot_be_found_out_is_not_sent(line, through, ledger, heard, stat
 
 
 def test_what_could_not_be_found_out_comes_back_even_if_the_next_order_is_refused(line, through, ledger):
-    """A refusal undoes what it had begun itself, and not the release of money for which nothing went out."""
+    """The refused order rolls back its own changes, but not the release of the call that was never sent."""
     line.cut(COMMIT, heard=True, away=True)
     with pytest.raises(Unavailable, match="is not known yet"):
         through.begin(order(key="k"), FREE)
@@ -462,7 +462,7 @@ def test_what_could_not_be_found_out_comes_back_even_if_the_next_order_is_refuse
 def test_what_could_not_be_found_out_comes_back_even_after_others_took_its_owner_for_dead(
     line, through, ledger, run
 ):
-    """They book it as unknown; its own process knows that nothing was sent for it."""
+    """Others mark the call as unknown; its own process knows that nothing was sent for it, and releases it."""
     line.cut(COMMIT, heard=True, away=True)
     with pytest.raises(Unavailable, match="is not known yet"):
         through.begin(order(key="k"), FREE)
@@ -476,7 +476,7 @@ def test_what_could_not_be_found_out_comes_back_even_after_others_took_its_owner
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_held_money_that_could_not_be_found_out_is_dropped(line, through, ledger, gone):
-    """Nobody has its id, so nobody else could give it back; others may have dropped it meanwhile."""
+    """Nobody got its id, so nobody else could give it back. It may have been dropped by others meanwhile."""
     line.cut(COMMIT, heard=True, away=True)
     with pytest.raises(Unavailable, match="is not known yet"):
         through.hold([(order(), FREE), (order(tool="draw"), FREE)])
@@ -489,7 +489,7 @@ def test_held_money_that_could_not_be_found_out_is_dropped(line, through, ledger
 
 
 def test_a_connection_that_the_server_has_closed_is_replaced(ledger, run):
-    """A restart between two calls is not noticed."""
+    """Callers do not notice a restart of the server between two calls."""
     ledger.begin(order(), FREE)
     run(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'toolwire'"
@@ -500,7 +500,7 @@ def test_a_connection_that_the_server_has_closed_is_replaced(ledger, run):
 
 
 def test_a_server_that_does_not_answer_is_given_up(server):
-    """A server that is stopped holds a caller for a few seconds, and no longer; then the ledger goes on."""
+    """A suspended server blocks a caller for a few seconds at most; once it is resumed, the ledger works again."""
     with PostgresLedger(server.create_database(), patience=1.0) as ledger:
         ledger.begin(order(), FREE)
         with ledger._database.reading() as db:
@@ -518,7 +518,7 @@ def test_a_server_that_does_not_answer_is_given_up(server):
 
 
 def can(act):
-    """Whether it works."""
+    """Return True if a function does not raise `CatalogError`."""
     try:
         act()
     except CatalogError:
@@ -527,7 +527,7 @@ def can(act):
 
 
 def test_all_connections_in_use_is_an_error_after_a_while(ledger_url, schema):
-    """Nobody waits for ever."""
+    """A caller waits for a free connection only as long as the ledger's patience."""
     with PostgresLedger(ledger_url, schema=schema, patience=0.3) as ledger:
         places = ledger._database._places
         for _ in range(4):
@@ -540,11 +540,11 @@ def test_all_connections_in_use_is_an_error_after_a_while(ledger_url, schema):
         assert ledger.rows() == []
 
 
-# Servers that are not as they should be.
+# Servers in a bad state.
 
 
 def test_a_server_that_is_not_there_says_so(tmp_path):
-    """At once, with where it was looked for, and never with the password."""
+    """The error comes at once, and names the address, but never the password."""
     secret = f"secret-{secrets.token_hex(8)}"
     with pytest.raises(
         CatalogError, match=r"postgresql://me@127\.0\.0\.1:1/shop cannot be reached"
@@ -554,7 +554,7 @@ def test_a_server_that_is_not_there_says_so(tmp_path):
 
 
 def test_a_password_is_shown_nowhere(server, caplog):
-    """Not in the path, the object, an error, nor a log line."""
+    """It is not in the path, the repr, an error or the log."""
     secret = f"secret-{secrets.token_hex(8)}"
     url = server.create_database().replace("toolwire@", f"toolwire:{secret}@")
     with PostgresLedger(url, patience=0.5) as ledger:
@@ -569,7 +569,7 @@ def test_a_password_is_shown_nowhere(server, caplog):
 
 @pytest.mark.parametrize("url", ["postgresql://me:pa%zzword@h/d", "postgresql://h/d?x=word"])
 def test_an_address_that_cannot_be_read_is_not_repeated(url):
-    """It may have a password in it."""
+    """An invalid address is not in the error, because it may contain a password."""
     with pytest.raises(UsageError, match="the address of the ledger is not valid") as refused:
         PostgresLedger(url)
     assert "word" not in "".join(traceback.format_exception(refused.value)).replace("PASSWORD", "").replace(
@@ -578,7 +578,7 @@ def test_an_address_that_cannot_be_read_is_not_repeated(url):
 
 
 def test_a_role_that_may_not_make_tables(ledger_url, schema, run):
-    """The error says what it needs; with the tables there it may book with the usual rights alone."""
+    """The error says which right is missing; if the tables exist, the usual rights on them are enough to book."""
     role = f"role_{secrets.token_hex(4)}"
     with psycopg.connect(ledger_url, autocommit=True) as db:
         db.execute(f"CREATE ROLE {role} LOGIN")
@@ -596,7 +596,7 @@ def test_a_role_that_may_not_make_tables(ledger_url, schema, run):
 
 
 def test_a_database_that_is_read_only(postgres_server):
-    """It says so, and nothing is booked."""
+    """It can be read, and a booking is refused with the reason."""
     url = postgres_server.create_database()
     PostgresLedger(url).close()
     with psycopg.connect(url, autocommit=True) as db:
@@ -608,7 +608,7 @@ def test_a_database_that_is_read_only(postgres_server):
 
 
 def test_settings_of_a_database_that_would_break_the_books_are_overruled(postgres_server):
-    """A commit waits for the disk, and a booking sees what was booked while it waited for the lock."""
+    """A commit waits for the disk, and a booking sees what was committed while it waited for the lock."""
     url = postgres_server.create_database()
     name = url.rpartition("/")[2]
     with psycopg.connect(url, autocommit=True) as db:
@@ -644,7 +644,7 @@ def test_settings_of_a_database_that_would_break_the_books_are_overruled(postgre
 
 
 def test_tables_of_another_version(ledger, ledger_url, schema, run):
-    """Newer ones are left alone; a schema of others gets no tables of ours by halves."""
+    """A newer version is refused. In a schema with tables of others, none of ours are left after the error."""
     ledger.close()
     run("UPDATE ledger_version SET version = %s", VERSION + 1)
     with pytest.raises(
@@ -664,7 +664,7 @@ def test_tables_of_another_version(ledger, ledger_url, schema, run):
 
 
 def test_a_server_with_no_connection_left(ledger_url, schema, ledger):
-    """It says so."""
+    """The error says that there are too many connections."""
     role = f"role_{secrets.token_hex(4)}"
     with psycopg.connect(ledger_url, autocommit=True) as db:
         db.execute(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 0")
@@ -684,7 +684,7 @@ def test_a_server_with_no_connection_left(ledger_url, schema, ledger):
     ],
 )
 def test_the_database_itself_refuses_nonsense(ledger, run, change):
-    """What no code should write cannot be written."""
+    """Constraints of the database reject rows that make no sense."""
     ledger.begin(order(), FREE)
     with pytest.raises(psycopg.IntegrityError):
         run(f"UPDATE spending SET {change}")  # noqa: S608
@@ -694,10 +694,10 @@ SCANS = "SELECT idx_scan, seq_scan FROM pg_stat_user_tables WHERE relname = 'spe
 
 
 def test_no_booking_reads_all_calls(ledger_url, schema, run):
-    """With 20,000 calls in the ledger, what is asked on the way is answered by an index."""
+    """With 20,000 calls in the ledger, all queries of a booking use an index."""
     with PostgresLedger(
         ledger_url, schema=schema
-    ) as first:  # of so few calls the server reads all, and counts it
+    ) as first:  # with so few calls the server scans the table, and counts that
         first.settle(first.begin(order(), FREE).id, None)
     run(
         "INSERT INTO spending (id, at, day, session, tool, entry_id, variant, key, digest, price, guessed,"
@@ -706,7 +706,7 @@ def test_no_booking_reads_all_calls(ledger_url, schema, run):
         " 'api:search', '', 'k' || n, 'd', 10, 0, 10, 0, 'me', 'settled', 10, n FROM generate_series(1, 20000) AS n"
     )
     run("ANALYZE")
-    wait_until(lambda: run(SCANS, schema)[0][1], 30)  # what the first connection did has been counted
+    wait_until(lambda: run(SCANS, schema)[0][1], 30)  # the statistics of the first connection have arrived
     run("SELECT pg_stat_reset()")
     ledger = PostgresLedger(ledger_url, schema=schema)
     limits = Limits(
@@ -718,7 +718,7 @@ def test_no_booking_reads_all_calls(ledger_url, schema, run):
         ledger.settle(call, 5)
     ledger.unknown(ledger.begin(order(), limits).id, "lost")
     ledger.recover()
-    ledger.close()  # the server sums up what a connection did when it ends
+    ledger.close()  # the server adds a connection's statistics when it ends
     wait_until(lambda: run(SCANS, schema)[0][0], 30)
     assert run(SCANS, schema)[0][1] == 0
 
@@ -739,7 +739,7 @@ NASTY = [
 
 @pytest.mark.parametrize("text", NASTY)
 def test_names_are_values_never_statements(ledger, text):
-    """Whatever an API calls its products, it is kept as it is."""
+    """Whatever an API calls its products, the text is stored unchanged."""
     entry = f"api:{text}"
     ledger.note_entries({entry: text})
     call = ledger.begin(
@@ -758,7 +758,7 @@ def test_names_are_values_never_statements(ledger, text):
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
 def test_a_text_that_postgres_cannot_keep_is_refused(ledger, text):
-    """Clearly, and the ledger goes on."""
+    """A clear error is raised, also in a group, and the ledger can be used afterwards."""
     with pytest.raises(CatalogError, match="is not valid text"):
         ledger.begin(order(tool=text), FREE)
     with pytest.raises(CatalogError, match="is not valid text"):
@@ -773,7 +773,7 @@ def test_a_text_that_postgres_cannot_keep_is_refused(ledger, text):
 
 
 def test_an_id_too_long_for_an_index_is_refused(ledger):
-    """Clearly, and the ledger goes on."""
+    """A clear error is raised, and the ledger can be used afterwards."""
     long = secrets.token_hex(20_000)
     with pytest.raises(CatalogError, match="cannot store a value: it is too long"):
         ledger.begin(order(entry_id=f"api:{long}"), FREE)
@@ -781,7 +781,7 @@ def test_an_id_too_long_for_an_index_is_refused(ledger):
 
 
 def test_ten_thousand_entries_are_noted_and_one_is_bought(ledger):
-    """With the largest amounts that there are."""
+    """It is bought at the largest amount that is possible."""
     names = {f"api:{number}": f"product {number}" for number in range(10_000)}
     ledger.note_entries(names)
     ledger.note_entries(names | {"api:new": "product 1"})
@@ -794,7 +794,7 @@ def test_ten_thousand_entries_are_noted_and_one_is_bought(ledger):
 
 
 def test_a_clock_of_this_machine_does_not_matter(ledger, monkeypatch):
-    """Days, leases and rates are those of the database."""
+    """Times and days come from the clock of the database."""
     monkeypatch.setattr("time.time", lambda: 0.0)
     ledger.begin(order(), FREE)
     (row,) = ledger.rows()
@@ -802,11 +802,11 @@ def test_a_clock_of_this_machine_does_not_matter(ledger, monkeypatch):
     assert ledger.today() == row.day > "2023"
 
 
-# How it is found.
+# Addresses of ledgers.
 
 
 def test_an_address_is_a_url_or_a_file(tmp_path, ledger_url, monkeypatch):
-    """The variable may have either; another kind of database is refused by name."""
+    """`TOOLWIRE_LEDGER` may be either; a URL of another kind is refused, by its scheme."""
     assert default_address({"TOOLWIRE_LEDGER": ledger_url}) == ledger_url
     assert default_address({"TOOLWIRE_LEDGER": str(tmp_path)}) == tmp_path
     assert is_url("postgres://h/d")
@@ -819,7 +819,7 @@ def test_an_address_is_a_url_or_a_file(tmp_path, ledger_url, monkeypatch):
 
 
 def test_without_the_extra_it_says_what_to_install():
-    """And the catalogue loads without it."""
+    """The catalogue itself does not import psycopg."""
     code = """
         import sys
         sys.modules["psycopg"] = None
@@ -842,3 +842,24 @@ def test_without_the_extra_it_says_what_to_install():
         check=True,
     )
     assert loaded.stdout == "False\n"
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_store_every_text_is_refused(postgres_url, encoding):
+    """An order was booked and sent there, and its outcome could not be booked."""
+    other = f"{postgres_url.rpartition('/')[2]}_other"
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute(f"CREATE DATABASE {other} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(CatalogError, match=f"the encoding of .*_other is {encoding}, .*ENCODING 'UTF8'"):
+        PostgresLedger(f"{postgres_url}_other")
+
+
+def test_the_encoding_of_a_role_does_not_matter(postgres_url):
+    """Its setting applies to programs that do not choose."""
+    role = f"role_{postgres_url.rpartition('_')[2]}"
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute(f"CREATE ROLE {role} LOGIN SUPERUSER; ALTER ROLE {role} SET client_encoding = 'LATIN1'")
+    with PostgresLedger(postgres_url.replace("toolwire@", f"{role}@")) as ledger:
+        ledger.unknown(ledger.begin(order(key="\N{CLOUD}"), FREE).id, "\N{CLOUD}")
+        (row,) = ledger.rows()
+    assert (row.key, row.state, row.why) == ("\N{CLOUD}", "unknown", "\N{CLOUD}")

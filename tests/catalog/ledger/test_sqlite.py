@@ -1,4 +1,4 @@
-"""The ledger's file: several processes, kills, and everything that can be wrong with a file."""
+"""The ledger in a SQLite file: several processes, kills, and everything that can be wrong with a file."""
 
 import json
 import os
@@ -16,8 +16,9 @@ import pytest
 
 from toolwire.catalog.ledger.opening import default_address
 from toolwire.catalog.ledger.process_owner import owner_alive, this_process
+from toolwire.catalog.ledger.sql_ledger import Ledger
 from toolwire.catalog.ledger.sqlite import SqliteLedger
-from toolwire.catalog.ledger.types import Ledger, Limits, Order, OverBudget
+from toolwire.catalog.ledger.types import Limits, Order, OverBudget
 from toolwire.errors import CatalogError
 
 START = """
@@ -34,12 +35,12 @@ def confirm(ledger):
 
 
 def order(price=10, tool="search"):
-    """A call."""
+    """Return an order."""
     return Order("s", tool, f"api:{tool}", tool, price, "", "d")
 
 
 def started(code, *arguments):
-    """A Python process that runs `code` after `START`."""
+    """Start a Python process that runs `code` after `START`."""
     return subprocess.Popen(
         [sys.executable, "-c", START + textwrap.dedent(code), *map(str, arguments)],
         stdin=subprocess.PIPE,
@@ -50,7 +51,7 @@ def started(code, *arguments):
 
 
 def ended(process, text=None):
-    """What it printed. It has to end well, and in time."""
+    """Return what a process printed. It must exit successfully, within a minute."""
     try:
         out, err = process.communicate(text, timeout=60)
     finally:
@@ -61,7 +62,7 @@ def ended(process, text=None):
 
 
 def booking(path, amount=10, **given):
-    """A call in the ledger of this test."""
+    """Open the ledger, book a call and return its id."""
     with SqliteLedger(path, **given) as ledger:
         return ledger.begin(order(amount), Limits()).id
 
@@ -72,7 +73,7 @@ def path(tmp_path):
 
 
 def test_it_is_a_ledger(path):
-    """The class fits the interface, for the type checker and at run time."""
+    """The class is a `Ledger`, for the type checker and at run time."""
     with SqliteLedger(path) as ledger:
         fits: Ledger = ledger
         assert fits.rows() == []
@@ -80,7 +81,7 @@ def test_it_is_a_ledger(path):
 
 @pytest.mark.process
 def test_processes_cannot_overrun_a_budget(path):
-    """Four processes make the file at once and want 200 places in a budget for 50: exactly 50 are given."""
+    """Four processes create the file at once and try 200 calls under a budget for 50: exactly 50 are booked."""
     code = """
         print("ready", flush=True)
         sys.stdin.readline()
@@ -115,7 +116,7 @@ def test_processes_cannot_overrun_a_budget(path):
 @pytest.mark.process
 @pytest.mark.parametrize("price", [None, 10])
 def test_processes_send_one_call_of_uncertain_cost(path, price):
-    """Three processes with tools that no reply has confirmed, under one limit: one call is out, of one of them."""
+    """Three processes try calls whose prices are unconfirmed, under one limit: only one call is booked."""
     code = """
         price = int(told[0]) if told[0] else None
         print("ready", flush=True)
@@ -154,7 +155,7 @@ def test_processes_send_one_call_of_uncertain_cost(path, price):
     [("", "unknown", 10), ("ledger.settle(id, 7)", "settled", 7), ("ledger.release(id)", "released", 0)],
 )
 def test_a_killed_process_leaves_a_ledger_that_recovers(path, steps, state, money):
-    """SIGKILL between the steps: what was sent is unknown, what was booked since stays, disk wait or not."""
+    """After SIGKILL a call in flight becomes unknown; later bookings are kept, whether or not synced to disk."""
     code = f"""
         ledger = SqliteLedger(path)
         id = ledger.begin(order(1), Limits()).id
@@ -166,7 +167,7 @@ def test_a_killed_process_leaves_a_ledger_that_recovers(path, steps, state, mone
     try:
         id = process.stdout.readline().strip()  # noqa: A001
         with SqliteLedger(path) as ledger:
-            assert ledger.recover() == []  # it still lives
+            assert ledger.recover() == []  # the process is still alive
             process.send_signal(signal.SIGKILL)
             process.wait(timeout=10)
             changed = ledger.recover()
@@ -185,7 +186,7 @@ def test_a_killed_process_leaves_a_ledger_that_recovers(path, steps, state, mone
 
 @pytest.mark.process
 def test_kills_at_any_moment_lose_no_money(path):
-    """A process that books without a pause is killed again and again: the sums fit the rows each time."""
+    """A process that books without a pause is killed several times: afterwards the sums match the rows."""
     code = """
         with SqliteLedger(path) as ledger:
             for number in range(100_000):
@@ -220,7 +221,7 @@ def test_kills_at_any_moment_lose_no_money(path):
 
 @pytest.mark.process
 def test_a_process_knows_itself_and_the_dead():
-    """This process lives; a process that was waited for, another start time and another boot do not."""
+    """This process is alive, one that was waited for is not, and an unknown form of owner name counts as alive."""
     me = this_process()
     assert owner_alive(me)
     assert me == this_process()
@@ -230,7 +231,7 @@ def test_a_process_knows_itself_and_the_dead():
     other = ended(process).strip()
     assert other != me
     assert not owner_alive(other)
-    assert not owner_alive(f"{process.pid}:::{me.split(':')[3]}")  # by its number alone
+    assert not owner_alive(f"{process.pid}:::{me.split(':')[3]}")  # by its PID alone
     assert owner_alive(f"{os.getpid()}:::{me.split(':')[3]}")
     assert owner_alive("a name of somebody's own")
 
@@ -238,7 +239,7 @@ def test_a_process_knows_itself_and_the_dead():
 @pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_number_that_was_given_out_again_is_another_process():
-    """The start time and the boot tell; another container cannot be seen from here and is left alone."""
+    """A reused PID is detected by start time and boot id. A process of another container is assumed to be alive."""
     number, start, boot, namespace = this_process().split(":")
     assert start
     assert boot
@@ -255,7 +256,7 @@ def test_a_number_that_was_given_out_again_is_another_process():
 
 
 def test_the_file_is_for_its_owner_only(tmp_path):
-    """The file and those beside it are 0600, and its folder is made."""
+    """The file and those beside it have mode 0600, and its folder is created with 0700."""
     path = tmp_path / "a" / "b" / "ledger.db"
     before = os.umask(0)
     try:
@@ -269,7 +270,7 @@ def test_the_file_is_for_its_owner_only(tmp_path):
 
 
 def test_tables_are_strict(path):
-    """In WAL mode."""
+    """All tables are STRICT, and the file is in WAL mode."""
     with SqliteLedger(path) as ledger, ledger._database.reading() as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         tables = db.execute("SELECT name, strict FROM pragma_table_list WHERE schema = 'main'").fetchall()
@@ -288,7 +289,7 @@ def test_tables_are_strict(path):
 
 
 def test_no_booking_reads_all_calls(path):
-    """Whatever is asked on the way, an index answers it."""
+    """All queries of a booking use an index."""
     limits = Limits(per_call=99, per_session=999, per_day=999, total=999, per_tool={"api:search": 99})
     with SqliteLedger(path) as ledger:
         db, ran = ledger._database._connection, []
@@ -319,7 +320,7 @@ def test_no_booking_reads_all_calls(path):
 
 
 def test_noting_the_same_entries_again_writes_nothing(path):
-    """A list is read every few minutes, and seldom has anything new."""
+    """A list is fetched every few minutes, and seldom contains anything new."""
     names = {f"api:{number}": "search" for number in range(100)}
     with SqliteLedger(path) as ledger, SqliteLedger(path) as other:
         ledger.note_entries(names)
@@ -352,7 +353,7 @@ FULL, NORMAL = 2, 1
 )
 @pytest.mark.parametrize("grouped", [False, True])
 def test_what_takes_money_or_forbids_waits_for_the_disk(path, act, level, grouped):
-    """What only gives money back does not: after a power cut its money would stay reserved. Alone or in a group."""
+    """A commit that only gives money back does not: lost in a power cut, its money just stays reserved."""
     with SqliteLedger(path) as ledger:
         call = ledger.begin(order(), Limits()).id
         other = ledger.begin(order(tool="draw"), Limits()).id
@@ -363,7 +364,7 @@ def test_what_takes_money_or_forbids_waits_for_the_disk(path, act, level, groupe
         )
         if grouped:
             with ledger.together():
-                ledger.release(other)  # first, so that the level has to rise
+                ledger.release(other)  # first, so that the group's level has to be raised
                 act(ledger, call)
         else:
             act(ledger, call)
@@ -384,7 +385,7 @@ def test_what_takes_money_or_forbids_waits_for_the_disk(path, act, level, groupe
     ],
 )
 def test_the_database_itself_refuses_nonsense(path, change):
-    """What no code should write cannot be written."""
+    """Constraints of the database reject rows that make no sense."""
     booking(path)
     db = sqlite3.connect(path)
     try:
@@ -402,7 +403,7 @@ def test_the_database_itself_refuses_nonsense(path, change):
     ],
 )
 def test_a_file_of_another_version_is_left_alone(path, version, says):
-    """It says what to do."""
+    """The file is not changed, and the error says what to do."""
     booking(path)
     db = sqlite3.connect(path, isolation_level=None)
     db.execute(f"PRAGMA user_version={version}")
@@ -431,7 +432,7 @@ INSERT INTO prices VALUES ('api:1', 'search', 10, 12, 0), ('api:2', 'draw', 20, 
 
 
 def make_v2(path):
-    """A file as version 2 left it."""
+    """Create a ledger file as version 2 left it, and return the open connection."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA journal_mode=WAL")
     db.executescript(Path(__file__).with_name("ledger_v2.sql").read_text() + V2)
@@ -439,7 +440,7 @@ def make_v2(path):
 
 
 def test_a_file_of_version_2_is_migrated(path):
-    """Calls, sums, prices, stops and names are kept; what was never sent is released."""
+    """Calls, sums, prices, stops and names are kept; calls that were never sent are released."""
     make_v2(path).close()
     for _ in range(2):
         with SqliteLedger(path) as ledger:
@@ -471,7 +472,7 @@ def test_a_file_of_version_2_is_migrated(path):
 
 
 def test_an_old_process_cannot_book_in_a_migrated_file(path):
-    """One of version 2 that still runs fails, and so sends nothing."""
+    """A process of version 2 that is still running gets an error, and so sends nothing."""
     old = make_v2(path)
     SqliteLedger(path).close()
     insert = (
@@ -492,7 +493,7 @@ def test_an_old_process_cannot_book_in_a_migrated_file(path):
 
 @pytest.mark.process
 def test_processes_migrate_a_file_once(path):
-    """Three at once: all go on in the same file."""
+    """Three processes that open the file at once can all use it afterwards."""
     make_v2(path).close()
     code = """
         print("ready", flush=True)
@@ -518,7 +519,7 @@ def test_processes_migrate_a_file_once(path):
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(path):
-    """A file of version 2 with something else in it is not half migrated."""
+    """If a table of the new version already exists, the migration is rolled back completely."""
     db = make_v2(path)
     db.execute("CREATE TABLE unpriced (a)")
     with pytest.raises(CatalogError, match="unpriced"):
@@ -529,7 +530,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(path):
 
 
 def test_another_database_is_no_ledger(path):
-    """It is not written to."""
+    """A SQLite file with other tables is refused, and not changed."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("CREATE TABLE mine (a)")
     with pytest.raises(CatalogError, match="is a database, but not a toolwire ledger"):
@@ -539,7 +540,7 @@ def test_another_database_is_no_ledger(path):
 
 
 def test_what_is_no_database_is_refused(path):
-    """A text file stays as it is."""
+    """A text file is refused, and not changed."""
     path.write_text("my notes\n" * 100)
     with pytest.raises(CatalogError, match="is damaged, or is not a toolwire ledger"):
         SqliteLedger(path)
@@ -547,7 +548,7 @@ def test_what_is_no_database_is_refused(path):
 
 
 def test_a_damaged_file_spends_nothing(path):
-    """A page that was overwritten is found when it is needed, and the call refused."""
+    """Overwritten pages are detected when they are read, and the call is refused."""
     with SqliteLedger(path) as ledger:
         for _ in range(200):
             ledger.release(ledger.begin(order(), Limits()).id)
@@ -558,7 +559,7 @@ def test_a_damaged_file_spends_nothing(path):
 
 
 def test_a_folder_is_no_ledger(tmp_path):
-    """Nor is what is not there, if it shall not be made."""
+    """A folder is refused, and so is a missing file with `create=False`, and a path below a file."""
     with pytest.raises(CatalogError, match="there is no ledger at"):
         SqliteLedger(tmp_path)
     with pytest.raises(CatalogError, match="there is no ledger at"):
@@ -570,7 +571,7 @@ def test_a_folder_is_no_ledger(tmp_path):
 
 
 def test_a_lock_that_lasts_is_a_refusal(path):
-    """Nothing is booked, nothing hangs, and the ledger works again when the lock is gone."""
+    """After a timeout the order is refused and nothing booked; the ledger works again once the lock is released."""
     with SqliteLedger(path, patience=0.05) as ledger:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -583,7 +584,7 @@ def test_a_lock_that_lasts_is_a_refusal(path):
 
 
 def test_a_group_waits_for_a_lock_once(path):
-    """After the first refusal the others are refused at once, and so is the group."""
+    """After the first refusal, the other orders of the group are refused at once, and so is the group."""
     with SqliteLedger(path, patience=0.05) as ledger:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -601,7 +602,7 @@ def test_a_group_waits_for_a_lock_once(path):
 
 
 def test_a_file_that_another_process_makes_is_waited_for(path):
-    """SQLite refuses to turn to WAL at once while another one writes; the ledger waits as long as it may."""
+    """SQLite cannot switch to WAL while another process writes; the ledger retries within its patience."""
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(CatalogError, match="locked by another process for too long"):
@@ -616,7 +617,7 @@ def test_a_file_that_another_process_makes_is_waited_for(path):
 @pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be moved there")
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_ledger_that_is_taken_away_spends_nothing(path, replaced):
-    """Two processes with two files under one name would have two budgets."""
+    """Otherwise two processes with two files under one path would have two budgets."""
     with SqliteLedger(path) as ledger:
         call = ledger.begin(order(), Limits()).id
         path.rename(path.with_name("moved.db"))
@@ -651,7 +652,7 @@ SPEND_ALL = """
 @pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
 @pytest.mark.parametrize("ends", [["-wal", "-shm"], ["-wal"], ["-shm"]])
 def test_files_deleted_beside_a_ledger_do_not_double_a_budget(path, ends):
-    """Two processes, with the files of one deleted under it: together they spend the total, not twice."""
+    """Two processes, with files of one deleted while in use, together spend the total and no more."""
     first = started(
         SPEND_ALL
         + """
@@ -686,7 +687,7 @@ def test_files_deleted_beside_a_ledger_do_not_double_a_budget(path, ends):
         for end in ends:
             Path(f"{path}{end}").unlink()
         booked, said = json.loads(ended(started(second, path)))
-        if "-wal" in ends:  # it has the calls of the first one, who still lives
+        if "-wal" in ends:  # the WAL had the calls of the first process, which is still alive
             assert (booked, "is missing: it was deleted while in use" in said) == (0, True), said
         else:
             assert (booked, said) == (30, "over")
@@ -710,7 +711,7 @@ def test_files_deleted_beside_a_ledger_do_not_double_a_budget(path, ends):
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
 def test_files_replaced_beside_a_ledger_are_not_written_over(path):
-    """Closing the ledger that has the old ones leaves what others booked in the new ones."""
+    """Closing a ledger that has the old files open keeps what others booked in the new ones."""
     old = """
         ledger = SqliteLedger(path)
         ledger.begin(order(1), Limits())
@@ -745,7 +746,7 @@ def test_files_replaced_beside_a_ledger_are_not_written_over(path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
 def test_a_ledger_can_be_opened_twice_in_a_process(path):
-    """And again after both were closed; each finds files that were replaced since the first one was opened."""
+    """It can be opened again after both are closed. Both detect files replaced since the first was opened."""
     with SqliteLedger(path) as first, SqliteLedger(path) as second:
         for ledger in (first, second):
             ledger.begin(order(), Limits())
@@ -766,7 +767,7 @@ def test_a_ledger_can_be_opened_twice_in_a_process(path):
 
 
 def test_a_ledger_behind_a_link_is_checked_too(path):
-    """SQLite has its files beside the real one."""
+    """SQLite puts its files beside the target of a symbolic link, so those are checked."""
     (path.parent / "real").mkdir()
     path.symlink_to(path.parent / "real" / "ledger.db")
     (path.parent / "real" / "ledger.db").touch()
@@ -780,7 +781,7 @@ def test_a_ledger_behind_a_link_is_checked_too(path):
 
 
 def test_a_ledger_stays_where_it_was_opened(tmp_path, monkeypatch):
-    """A relative path does not follow the working directory."""
+    """A relative path is not affected by later changes of the working directory."""
     monkeypatch.chdir(tmp_path)
     with SqliteLedger("ledger.db") as ledger:
         (tmp_path / "elsewhere").mkdir()
@@ -790,7 +791,7 @@ def test_a_ledger_stays_where_it_was_opened(tmp_path, monkeypatch):
 
 
 def test_a_thread_that_holds_the_ledger_is_not_waited_for_without_end(path):
-    """The other threads get a refusal."""
+    """Other threads get an error after a timeout."""
     with SqliteLedger(path, patience=0.02) as ledger:
         refused = []
 
@@ -835,7 +836,7 @@ LIMITED = """
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
 def test_a_file_that_cannot_grow_spends_nothing(path):
-    """A full disk refuses every booking, also of a group, and the ledger goes on when there is room again."""
+    """A full disk refuses all bookings, also in a group. The ledger works again once there is space."""
     *errors, rows, after = json.loads(ended(started(LIMITED, path)))
     assert len(errors) == 3
     assert all("disk" in error and "no paid call is sent" in error for error in errors), errors
@@ -859,10 +860,8 @@ READ_ONLY = """
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="needs modes")
 def test_a_read_only_file_spends_nothing():
-    """The refusal says so."""
-    with (
-        tempfile.TemporaryDirectory() as name
-    ):  # a place of its own: tests' folders are closed to other users
+    """The booking is refused with an error that names the reason."""
+    with tempfile.TemporaryDirectory() as name:  # not tmp_path, which other users cannot enter
         folder = Path(name)
         booking(folder / "ledger.db")
         (folder / "ledger.db").chmod(0o444)
@@ -878,7 +877,7 @@ def test_a_read_only_file_spends_nothing():
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_has_to_open_the_ledger_again(path):
-    """SQLite's locks do not survive a fork, so the child is refused; the parent goes on."""
+    """SQLite's locks do not survive a fork, so the child gets an error; the parent can continue."""
     code = """
         ledger = SqliteLedger(path)
         child = os.fork()
@@ -898,7 +897,7 @@ def test_a_fork_has_to_open_the_ledger_again(path):
 
 
 def test_a_closed_ledger_says_so(path):
-    """Closing twice is fine, booking afterwards is refused."""
+    """Closing twice is allowed; any use afterwards is an error."""
     ledger = SqliteLedger(path)
     ledger.close()
     ledger.close()
@@ -917,7 +916,7 @@ def test_a_closed_ledger_says_so(path):
     ],
 )
 def test_the_usual_path_of_the_ledger(monkeypatch, environ, expected):
-    """The variable first, then the user's folder for state; a relative one does not count, as XDG has it."""
+    """`TOOLWIRE_LEDGER` comes first, then the user's state folder. As XDG specifies, a relative one is ignored."""
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
@@ -925,6 +924,16 @@ def test_the_usual_path_of_the_ledger(monkeypatch, environ, expected):
 
 
 def test_the_ledger_is_the_users_whatever_environment_a_catalogue_gets(monkeypatch):
-    """An environment made for a catalogue, with keys in it and little else, does not lead to another ledger."""
+    """An `environ` given for a catalogue, with keys and little else, does not lead to another ledger."""
     monkeypatch.setenv("XDG_STATE_HOME", "/var/me")
     assert default_address({"AGENT_PAYMENT_API_KEY": "key"}) == Path("/var/me/toolwire/ledger.db")
+
+
+def test_an_exception_of_the_caller_inside_a_group_stays_as_it_is(tmp_path):
+    """It is no failure of the ledger."""
+    ledger = SqliteLedger(tmp_path / "l.db")
+    with pytest.raises(UnicodeEncodeError), ledger.together():
+        "\ud83d".encode()
+    with pytest.raises(sqlite3.OperationalError, match="unable to open"), ledger.together():
+        sqlite3.connect(tmp_path / "none" / "x.db")
+    ledger.close()

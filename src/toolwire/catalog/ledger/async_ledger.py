@@ -17,7 +17,8 @@ import anyio
 
 from toolwire._support.log import logger_for
 from toolwire._support.threads import loop_caller
-from toolwire.catalog.ledger.types import Ledger, Unavailable
+from toolwire.catalog.ledger.sql_ledger import Ledger
+from toolwire.catalog.ledger.types import Unavailable
 from toolwire.errors import CatalogError
 
 logger = logger_for("catalog")
@@ -127,7 +128,7 @@ class AsyncLedger:
             return
         with anyio.CancelScope(shield=True):
             try:
-                await self.commit(_do_nothing)
+                await self.commit(lambda: None)  # everything that was queued before it is done then
             except CatalogError as error:
                 logger.error("the ledger did not finish in time: %s", error)  # noqa: TRY400
         self._closed = True
@@ -139,17 +140,14 @@ class AsyncLedger:
         try:
             await call.done.wait()
         except BaseException:
-            self._abandon(call)
+            # This or the ledger's thread, whichever comes second, undoes the call.
+            call.abandoned = True
+            if call.finished:  # it was made just now, and nobody gets its result
+                self._enqueue(_Call(call.undo_or_log, None, skippable=False))
             raise
         if call.error is not None:
             raise call.error
         return call.result
-
-    def _abandon(self, call: _Call) -> None:
-        """Stop waiting. This or the ledger's thread, whichever comes second, undoes the call."""
-        call.abandoned = True
-        if call.finished:  # it was made just now, and nobody gets its result
-            self._enqueue(_Call(call.undo_or_log, None, skippable=False))
 
     def _enqueue(self, call: _Call) -> None:
         if self._closed:
@@ -192,7 +190,3 @@ class AsyncLedger:
                 self._queue.put(None)
                 return
             yield call
-
-
-def _do_nothing() -> None:
-    """Do nothing: it only marks that everything queued before it was done."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from platformdirs import user_state_path
 
 from toolwire._support.log import logger_for
+from toolwire.catalog.ledger.sql_ledger import Ledger
 from toolwire.catalog.ledger.sqlite import SqliteLedger
-from toolwire.catalog.ledger.types import Ledger
 from toolwire.catalog.money import dollars
 from toolwire.errors import UsageError
 

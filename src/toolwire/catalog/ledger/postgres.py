@@ -39,9 +39,9 @@ from toolwire._support.secrets import keep_secret
 from toolwire.catalog.ledger import queries as query
 from toolwire.catalog.ledger import schema
 from toolwire.catalog.ledger.pricing import Agreed
-from toolwire.catalog.ledger.sql_ledger import SqlLedger
+from toolwire.catalog.ledger.sql_ledger import Ledger, day_of
 from toolwire.catalog.ledger.transactions import Database, Group
-from toolwire.catalog.ledger.types import Booking, Held, LeaseLost, Limits, Order, Row, Unavailable
+from toolwire.catalog.ledger.types import Booking, LeaseLost, Limits, Order, Row, Unavailable
 from toolwire.errors import CatalogError, UsageError
 
 try:
@@ -97,7 +97,7 @@ _MESSAGES: Final = {
 _RESULT = TypeVar("_RESULT")
 
 
-class PostgresLedger(SqlLedger):
+class PostgresLedger(Ledger):
     """A `Ledger` in a Postgres database (`toolwire[postgres]`).
 
         ledger = PostgresLedger("postgresql://toolwire@db.example/shop")
@@ -107,6 +107,8 @@ class PostgresLedger(SqlLedger):
     `owner` is a name that no living process uses (default: a new one). `clock` returns seconds since 1970
     (default: the clock of the database).
     """
+
+    _database: "PostgresDatabase"
 
     def __init__(
         self,
@@ -128,10 +130,11 @@ class PostgresLedger(SqlLedger):
         self._registered = False
         self._closing = threading.Event()
         self._heartbeats: threading.Thread | None = None
-        self._leases = PostgresDatabase(
-            url, schema_name=schema, patience=patience, create=create, owner=self._find_owner
+        super().__init__(
+            PostgresDatabase(
+                url, schema_name=schema, patience=patience, create=create, owner=self._find_owner
+            )
         )
-        super().__init__(self._leases)
 
     def close(self) -> None:
         """End the lease and close the connections. May be called twice."""
@@ -139,7 +142,7 @@ class PostgresLedger(SqlLedger):
         if self._registered:
             self._registered = False
             try:
-                self._leases.unregister(self.owner)
+                self._database.unregister(self.owner)
             except CatalogError as error:  # it expires by itself
                 logger.warning("the lease of %s could not be ended: %s", self.owner, error)
         super().close()
@@ -147,7 +150,7 @@ class PostgresLedger(SqlLedger):
     def beat(self) -> float:
         """Renew the lease, or begin it. Returns its seconds. Raises `LeaseLost` if it had expired."""
         owner = self.owner
-        if self._ensure_lease() or self._leases.renew(owner):
+        if self._ensure_lease() or self._database.renew(owner):
             return self.lease
         self._lose(owner)
         raise LeaseLost(_describe_loss(owner))
@@ -163,7 +166,7 @@ class PostgresLedger(SqlLedger):
         with self._lock:
             if self._registered:
                 return False
-            if not self._leases.register(self.owner, self.lease):
+            if not self._database.register(self.owner, self.lease):
                 raise CatalogError(
                     f"another process already uses the owner name {self.owner}: each process needs its own"
                 )
@@ -198,7 +201,7 @@ class PostgresLedger(SqlLedger):
         db.on_lost.append(partial(self._release_unsent, booking.id))
         return booking
 
-    def _hold(self, db: Any, order: Order, agreed: Agreed, limits: Limits) -> Held:
+    def _hold(self, db: Any, order: Order, agreed: Agreed, limits: Limits) -> Booking:
         held = super()._hold(db, order, agreed, limits)
         db.on_lost.append(lambda later: self._drop_held(later, held.id))
         return held
@@ -209,14 +212,14 @@ class PostgresLedger(SqlLedger):
         if row.state in ("sent", "unknown"):  # unknown, if others declared this process dead meanwhile
             self._move(db, row, "released")
 
-    def _expect(self, db: Any, statements: Sequence[query.Statement]) -> None:
-        db.prefetch(statements)
+    def _expect(self, db: Any, order: Order, limits: Limits) -> None:
+        db.prefetch(query.expect_for_begin(order, limits, day_of(self._now(db))))
 
     def _now(self, db: Any) -> float:
         return float(db.now) if self._clock is None else self._clock()
 
     def _is_alive(self, db: Any, owner: str) -> bool:
-        return owner == self.owner or self._leases.is_alive(db, owner)
+        return owner == self.owner or bool(query.one(db, f"SELECT EXISTS ({_alive('?')})", owner))
 
     def _check_owner(self, db: Any, row: Row | None = None) -> None:
         owner = self.owner
@@ -295,10 +298,6 @@ class _Rows:
         """Return the next row; None if there is none."""
         return next(self._rows, None)
 
-    def fetchall(self) -> list[Any]:
-        """Return the rows that are left."""
-        return list(self._rows)
-
     def __iter__(self) -> Iterator[Any]:
         return self._rows
 
@@ -340,7 +339,7 @@ class PostgresTransaction:
         """Run several queries in one round trip; the results are kept until something is changed."""
         found = self.send(*queries)
         self._known = {
-            (query, tuple(values)): rows.fetchall()
+            (query, tuple(values)): list(rows)
             for (query, values), rows in zip(queries, found[-len(queries) :], strict=True)
         }
 
@@ -404,6 +403,8 @@ class PostgresDatabase(Database):
     writes, and then registers the row first.
     """
 
+    failure = psycopg.Error
+
     def __init__(
         self, url: str, *, schema_name: str, patience: float, create: bool, owner: Callable[[bool], str]
     ) -> None:
@@ -413,7 +414,7 @@ class PostgresDatabase(Database):
         super().__init__(path, patience)
         self._schema = schema_name
         digest = hashlib.sha256(f"toolwire {schema_name}".encode()).digest()
-        self._lock_key = int.from_bytes(digest[:8], signed=True)
+        self._take_lock = f"SELECT pg_advisory_xact_lock({int.from_bytes(digest[:8], signed=True)})"
         self._owner = owner
         self._idle: list[_Connection] = []
         self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
@@ -440,7 +441,7 @@ class PostgresDatabase(Database):
             with self._step(group):
                 yield group.db
             return
-        with self._turn(), self._failures(), self._transaction() as db:
+        with self._turn(), self._transaction() as db:
             yield db
 
     @contextlib.contextmanager
@@ -462,7 +463,7 @@ class PostgresDatabase(Database):
         block, nothing is booked. Other threads, and other processes that write, wait.
         """
         self._check_not_grouped()
-        with self._turn(), self._failures(), self._transaction() as db:
+        with self._turn(), self._transaction() as db:
             self._group = group = Group(db)
             try:
                 yield
@@ -497,7 +498,11 @@ class PostgresDatabase(Database):
         """Run a transaction under the lock, and commit it."""
         self._settle_doubt()
         mark, owner = secrets.token_hex(8), self._owner(True)
-        with self._connected(partial(self._begin_writing, owner, mark)) as db:
+        # The lock is taken before the first statement that reads: each statement has its own snapshot, and so sees
+        # everything that the last holder of the lock has committed.
+        leave_mark = f"UPDATE owners SET mark = {_quote(mark)} WHERE owner = {_quote(owner)}"  # noqa: S608
+        begin = partial(self._begin, first=(self._take_lock, leave_mark), owner=owner)
+        with self._connected(begin) as db:
             yield db
             try:
                 done = db.send(("COMMIT", ()))[-1].status
@@ -512,51 +517,48 @@ class PostgresDatabase(Database):
                         f"the ledger {self.path} rolled a booking back because of an error in it"
                     )
 
-    def _begin_writing(self, owner: str, mark: str, connection: _Connection) -> PostgresTransaction:
-        # The lock is taken before the first statement that reads: each statement has its own snapshot, and so sees
-        # everything that the last holder of the lock has committed.
-        return self._begin(
-            connection,
-            "BEGIN ISOLATION LEVEL READ COMMITTED",
-            f"SELECT pg_advisory_xact_lock({self._lock_key})",
-            f"UPDATE owners SET mark = {_quote(mark)} WHERE owner = {_quote(owner)}",  # noqa: S608
-            owner=owner,
-        )
-
     def _begin_reading(self, connection: _Connection) -> PostgresTransaction:
-        return self._begin(
-            connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", owner=self._owner(False)
-        )
+        return self._begin(connection, isolation="REPEATABLE READ READ ONLY", owner=self._owner(False))
 
-    def _begin(self, connection: _Connection, begin: str, *first: str, owner: str) -> PostgresTransaction:
-        """Begin a transaction with all its settings in one round trip."""
+    def _begin_locked(self, connection: _Connection) -> PostgresTransaction:
+        return self._begin(connection, first=(self._take_lock,))
+
+    def _begin(
+        self,
+        connection: _Connection,
+        *,
+        first: Sequence[str] = (),
+        isolation: str = "READ COMMITTED",
+        owner: str | None = None,
+    ) -> PostgresTransaction:
+        """Begin a transaction with all its settings in one round trip; `owner` is asked about its lease."""
+        lease = "false" if owner is None else f"EXISTS ({_alive(_quote(owner))})"
         limit = int(self._patience * _MILLISECONDS)
         found = connection.execute(
             "; ".join(
                 (
-                    begin,
+                    f"BEGIN ISOLATION LEVEL {isolation}",
                     f"SET LOCAL search_path = {self._schema}",
                     f"SET LOCAL lock_timeout = {limit}",
                     f"SET LOCAL statement_timeout = {limit}",
                     f"SET LOCAL idle_in_transaction_session_timeout = {limit}",
                     _DURABLE,
                     *first,
-                    f"SELECT extract(epoch FROM clock_timestamp())::float8, EXISTS ({_alive(_quote(owner))})",  # noqa: S608
+                    f"SELECT extract(epoch FROM clock_timestamp())::float8, {lease}",  # noqa: S608
                 )
             ),
             prepare=False,
         )
         while found.nextset():
             pass
-        now, lease = found.fetchone() or (0.0, False)
-        return PostgresTransaction(connection, now, lease)
+        return PostgresTransaction(connection, *(found.fetchone() or (0.0, False)))
 
     def _was_committed(self, doubt: _Doubt) -> bool:
         """Find out whether a transaction was committed whose connection was lost; if that fails, do it later."""
         deadline = time.monotonic() + self._patience
         while True:
             try:
-                with self._connected(self._begin_checking) as db:
+                with self._connected(self._begin_locked) as db:
                     return _has_mark(db, doubt)
             except psycopg.Error as error:
                 if time.monotonic() > deadline:
@@ -567,10 +569,6 @@ class PostgresDatabase(Database):
                     ) from error
                 time.sleep(_PAUSE)
 
-    def _begin_checking(self, connection: _Connection) -> PostgresTransaction:
-        lock = f"SELECT pg_advisory_xact_lock({self._lock_key})"
-        return self._begin(connection, "BEGIN ISOLATION LEVEL READ COMMITTED", lock, owner="")
-
     def _settle_doubt(self) -> None:
         """Find out whether a transaction in doubt was committed; if so, undo what its caller could not use.
 
@@ -579,7 +577,7 @@ class PostgresDatabase(Database):
         doubt = self._doubt
         if doubt is None:
             return
-        with self._connected(self._begin_checking) as db:
+        with self._connected(self._begin_locked) as db:
             if _has_mark(db, doubt):
                 for act in doubt.on_lost:
                     act(db)
@@ -613,16 +611,8 @@ class PostgresDatabase(Database):
 
     def _change_owners(self, *statements: tuple[str, Sequence[Any]]) -> Any:
         """Change the rows of owners, which needs no lock. Returns the rows of the last statement."""
-        with self._failures(), self._connected(self._begin_alone) as db:
+        with self._failures(), self._connected(self._begin) as db:
             return db.send(*statements, ("COMMIT", ()))[-2]
-
-    def is_alive(self, db: PostgresTransaction, owner: str) -> bool:
-        """True if an owner has a lease that has not expired."""
-        return bool(db.execute(f"SELECT EXISTS ({_alive('?')})", (owner,)).fetchone()[0])
-
-    def _begin_alone(self, connection: _Connection) -> PostgresTransaction:
-        """Begin a transaction that needs no lock."""
-        return self._begin(connection, "BEGIN ISOLATION LEVEL READ COMMITTED", owner="")
 
     # Connections.
 
@@ -687,10 +677,17 @@ class PostgresDatabase(Database):
 
     def _prepare(self, create: bool) -> None:
         """Create or migrate the tables, under the lock: two processes may start at once."""
-        with self._failures(), self._connected(self._begin_preparing) as db:
+        with self._failures(), self._connected(self._begin_locked) as db:
             if db.connection.info.server_version < _OLDEST:
                 raise CatalogError(
                     f"a ledger needs Postgres 12 or newer, but {self.path} is {db.connection.info.server_version}"
+                )
+            encoding = db.execute("SELECT current_setting('server_encoding')").fetchone()[0]
+            # The outcome of a call that was sent could not be booked. What exists can be read and reconciled.
+            if create and encoding != "UTF8":
+                raise CatalogError(
+                    f"the encoding of {self.path} is {encoding}, which cannot store every text: a ledger needs a"
+                    " database created with ENCODING 'UTF8' (and TEMPLATE template0)"
                 )
             exists = db.execute("SELECT to_regnamespace(?)", (self._schema,)).fetchone()[0] is not None
             if not exists and not create:
@@ -700,29 +697,9 @@ class PostgresDatabase(Database):
             schema.prepare_postgres(db, self.path)
             db.send(("COMMIT", ()))
 
-    def _begin_preparing(self, connection: _Connection) -> PostgresTransaction:
-        limit = int(self._patience * _MILLISECONDS)
-        connection.execute(
-            f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = {self._schema};"
-            f" SET LOCAL lock_timeout = {limit}; SET LOCAL statement_timeout = {limit};"
-            f" SELECT pg_advisory_xact_lock({self._lock_key})",
-            prepare=False,
-        )
-        return PostgresTransaction(connection, 0.0, lease=False)
-
     # Failures.
 
-    @contextlib.contextmanager
-    def _failures(self) -> Iterator[None]:
-        """Raise failures of the database as `CatalogError`."""
-        try:
-            yield
-        except psycopg.Error as error:
-            self._refuse(error)
-        except UnicodeEncodeError as error:  # half a surrogate pair, which JSON allows
-            raise CatalogError(f"a value to be booked is not valid text: {error.object!r}") from error
-
-    def _refuse(self, error: psycopg.Error) -> NoReturn:
+    def refuse(self, error: psycopg.Error) -> NoReturn:
         """Raise a `CatalogError` for a failure of the database."""
         state = error.sqlstate or ""
         if isinstance(error, psycopg.DataError) and not state:  # psycopg itself rejects the NUL character
@@ -781,6 +758,7 @@ def _read_url(url: str, patience: float) -> tuple[dict[str, Any], str]:
         "tcp_user_timeout": int(patience * _MILLISECONDS),
         "fallback_application_name": "toolwire",
         **given,
+        "client_encoding": "utf8",  # whatever the settings of the role are
     }
     user = f"{given['user']}@" if given.get("user") else ""
     port = f":{given['port']}" if given.get("port") else ""

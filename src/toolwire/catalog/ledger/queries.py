@@ -70,7 +70,7 @@ def one(db: Transaction, query: str, *values: Any) -> Any:
 def rows(db: Transaction, where: str, *values: Any) -> Iterator[Row]:
     """Yield the calls that match a clause."""
     query = f"SELECT {', '.join(COLUMNS)} FROM spending {where}"  # noqa: S608 - clauses are ours, values are bound
-    for each in db.execute(query, values).fetchall():
+    for each in list(db.execute(query, values)):
         fields: list[Any] = [bool(value) if flag else value for value, flag in zip(each, _FLAGS, strict=True)]
         yield Row(*fields)
 
@@ -311,12 +311,12 @@ def totals(db: Transaction, by: Grouping, since: float) -> list[Total]:
     )
     # The newest call of a group has the current name of its tool.
     column, group = ("tool", "entry_id") if by == "tool" else (by, by)
-    found = db.execute(
+    query = (
         f"SELECT grouped.*, newest.{column} FROM (SELECT {group} AS name, count(*), {sums}, max(number) AS number"  # noqa: S608
         f" FROM spending WHERE at >= ? GROUP BY {group}) AS grouped"
-        " JOIN spending AS newest ON newest.number = grouped.number ORDER BY 7, 1",
-        (since,),
-    ).fetchall()
+        " JOIN spending AS newest ON newest.number = grouped.number ORDER BY 7, 1"
+    )
+    found = list(db.execute(query, (since,)))
     often = Counter(name for *_, name in found)
     return [
         Total(name if often[name] == 1 else f"{name} ({key})", *numbers) for key, *numbers, _, name in found

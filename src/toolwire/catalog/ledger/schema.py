@@ -4,7 +4,6 @@ The tables are the same in SQLite and Postgres; the differences in their declara
 transaction of the caller, so that tables are created or migrated as a whole, by one process only.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from sqlite3 import Connection
 from typing import Final
@@ -275,13 +274,5 @@ def _newer(path: str, version: int) -> str:
 def _run(db: Transaction, dialect: Dialect, *scripts: str) -> None:
     # Not `executescript`, which would commit first: two processes may do this at once.
     for script in scripts:
-        for statement in _statements(script, dialect):
-            db.execute(statement)
-
-
-def _statements(script: str, dialect: Dialect) -> Iterator[str]:
-    """Split a script into statements, with the names of the dialect filled in."""
-    for statement in script.strip().split("\n\n"):
-        for name, value in {**asdict(dialect), "most": str(MOST)}.items():
-            statement = statement.replace(f"{{{name}}}", value)  # noqa: PLW2901 - step by step
-        yield statement
+        for statement in script.strip().split("\n\n"):
+            db.execute(statement.format(**asdict(dialect), most=MOST))

@@ -1,4 +1,4 @@
-"""The rules of a ledger in a SQL database: what is booked, and when that is allowed.
+"""A ledger in a SQL database: what is booked, and when that is allowed.
 
 Every change is one transaction that includes the checks, so concurrent calls cannot exceed a budget, and nothing is
 half booked when a process dies. Amounts are micros (see `types`). A derived class (`sqlite`, `postgres`) decides
@@ -35,7 +35,6 @@ from toolwire.catalog.ledger.types import (
     Booking,
     Document,
     Grouping,
-    Held,
     Limit,
     Limits,
     Order,
@@ -72,12 +71,21 @@ class _MustBeDurableError(Exception):
     """A booking turned out to need a durable transaction: it is rolled back and made again."""
 
 
-class SqlLedger(ABC):
-    """A `Ledger` in a SQL database. `owner` and `lease` are those of this process."""
+class Ledger(ABC):
+    """Books money. Every method is thread-safe and atomic: it is done entirely or not at all.
+
+    A method that cannot book something raises `CatalogError` and changes nothing: then no request may be sent. A
+    ledger of another kind is any object with the same methods, and need not be derived from this class.
+    """
 
     owner: str
+    """The owner of calls that are booked now: the unique name of this process."""
     lease: float
+    """Seconds after which an owner without a heartbeat counts as dead; infinity if it is observed directly."""
     remote: bool
+    """True if processes on other machines may use the ledger too."""
+    path: str
+    """Where the ledger is, for display; without a password."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -97,12 +105,17 @@ class SqlLedger(ABC):
         """Raise `LeaseLost` if this owner may not send anything, or may not send the call in `row`."""
 
     @abstractmethod
-    def _expect(self, db: Transaction, statements: Sequence[query.Statement]) -> None:
-        """Announce the queries that come next: a remote database can run them in one round trip."""
+    def _expect(self, db: Transaction, order: Order, limits: Limits) -> None:
+        """Prepare for the queries of a usual booking: a remote database can run them in one round trip."""
 
     @abstractmethod
     def beat(self) -> float:
-        """Send a heartbeat for this owner. Returns the seconds for which it is valid; infinity if not needed."""
+        """Send a heartbeat for this owner. Returns the seconds for which it is valid: a lease, or infinity.
+
+        Raises `LeaseLost` if the last heartbeat was too long ago: others have declared this owner dead and book its
+        open calls as unknown, so it must stop everything that costs money. From then on there is a new owner with
+        its own lease. Callers need not send heartbeats while they book: an open ledger sends them itself.
+        """
 
     def __enter__(self) -> Self:
         return self
@@ -123,14 +136,15 @@ class SqlLedger(ABC):
         return self._database.together()
 
     def begin(self, order: Order, limits: Limits, held: str = "") -> Booking:
-        """Check an order against limits, prices and stops, and book it as sent. If it raises, nothing may be sent.
+        """Check an order against limits, prices and stops, and book it as sent.
 
-        Money that is `held` for it is released in the same transaction, so that no other order can take it.
+        Raises `OverBudget`, `Stopped`, `PriceRaised`, `Busy` or `Duplicate`: then nothing may be sent. Money that
+        is `held` for it is released in the same transaction, so that no other order can take it.
         """
         with self._database.writing() as db:
             self._check_owner(db)
             if not held:  # releasing held money changes the sums, so they cannot be queried in advance
-                self._expect(db, query.expect_for_begin(order, limits, _day(self._now(db))))
+                self._expect(db, order, limits)
             agreed = self._agree(db, order)
             if not isinstance(agreed, PriceRaised):
                 if held:
@@ -138,8 +152,11 @@ class SqlLedger(ABC):
                 return self._book(db, order, agreed, limits)
         raise agreed  # after the commit: the new price is recorded, for a user to accept
 
-    def hold(self, orders: Sequence[tuple[Order, Limits]]) -> list[Held]:
-        """Hold the money for several orders, for all or none, before the first of them is sent."""
+    def hold(self, orders: Sequence[tuple[Order, Limits]]) -> list[Booking]:
+        """Hold the money for several orders, for all or none, before the first of them is sent.
+
+        Raises the same errors as `begin`, and `Unpriceable` if the price of one is unknown.
+        """
         raised = None
         with self._database.writing() as db:
             self._check_owner(db)
@@ -154,7 +171,7 @@ class SqlLedger(ABC):
         raise raised  # after the commit, as in `begin`
 
     def drop_held(self, ids: Collection[str]) -> None:
-        """Release money that is still held."""
+        """Release money that is still held. Ids whose orders were booked meanwhile are ignored."""
         with self._database.writing(durable=False) as db:
             for id in ids:  # noqa: A001 - as everywhere here
                 self._drop_held(db, id)
@@ -169,15 +186,14 @@ class SqlLedger(ABC):
                 Limit("call", MOST, 0, "the maximum for a single call").check(order.tool, price)
         return pricing.vouch(order) if order.vouched else pricing.agree(db, order)
 
-    def _hold(self, db: Transaction, order: Order, agreed: pricing.Agreed, limits: Limits) -> Held:
+    def _hold(self, db: Transaction, order: Order, agreed: pricing.Agreed, limits: Limits) -> Booking:
         if agreed.price is None:
             raise Unpriceable(
                 f"{order.tool} has no known price, so its money cannot be reserved in advance; set max_price for"
                 f" its step, or set a price: toolwire catalog accept {query.reference(db, order)} --price 0.01."
                 " Nothing was bought"
             )
-        booking = self._insert(db, order, agreed, limits, exclusive=False, why=HELD)
-        return Held(booking.id, booking.reserved)
+        return self._insert(db, order, agreed, limits, exclusive=False, why=HELD)
 
     def _drop_held(self, db: Transaction, id: str) -> None:
         """Release the money held under an id, if it still is. Released before it is deleted, to update the sums."""
@@ -207,7 +223,7 @@ class SqlLedger(ABC):
     ) -> Booking:
         """Book money within all limits."""
         now = self._now(db)
-        today = _day(now)
+        today = day_of(now)
         day = max(today, query.latest_day(db))  # a clock that was set back must not reopen an earlier day
         id = secrets.token_hex(6)  # noqa: A001 - as everywhere here
         reserved = _reserve(order.tool, agreed, list(query.limits_of(db, order, limits, day, today)))
@@ -251,7 +267,9 @@ class SqlLedger(ABC):
     def settle(
         self, id: str, actual: int | None, *, unreadable: str = "", stop_if_over: bool = True
     ) -> Settled:
-        """Book the cost of a call. None, if the reply does not have it, counts as the expected price.
+        """Book the cost of a call, which may be unknown by now: a late reply counts too.
+
+        None, if the reply does not have the cost, counts as the expected price.
 
         A cost above the reserved amount stops the entry until it is accepted, unless `stop_if_over` is False. An
         `unreadable` cost stops it too, and the reserved amount counts. None for a call of unknown price: nothing is
@@ -420,7 +438,7 @@ class SqlLedger(ABC):
     def today(self) -> str:
         """Return the day (UTC) that a call made now counts for: today, or a later day that already has calls."""
         with self._database.reading() as db:
-            return max(_day(self._now(db)), query.latest_day(db))
+            return max(day_of(self._now(db)), query.latest_day(db))
 
     def rows(
         self, since: float | None = None, states: Collection[State] | None = None, limit: int | None = None
@@ -524,7 +542,8 @@ def _reserve(tool: str, agreed: pricing.Agreed, limits: Collection[Limit]) -> in
     return agreed.price or 0
 
 
-def _day(at: float) -> str:
+def day_of(at: float) -> str:
+    """Return the day (UTC) of a time in seconds since 1970."""
     return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
@@ -604,7 +623,7 @@ def _find_legacy(db: Transaction, scope: str, name: str) -> _Legacy:
         (scope, name),
     )
     stop = next(((tool, why, first or entry_id) for tool, why, first, entry_id in stops), None)
-    return _Legacy(list(prices.values()), unpriced.fetchall(), stop)
+    return _Legacy(list(prices.values()), list(unpriced), stop)
 
 
 def _inherit(db: Transaction, entry_id: str, legacy: _Legacy, now: float) -> None:

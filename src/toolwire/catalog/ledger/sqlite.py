@@ -16,16 +16,15 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar, Final, NoReturn
 
 from toolwire.catalog.ledger import schema
 from toolwire.catalog.ledger.process_owner import owner_alive, this_process
-from toolwire.catalog.ledger.queries import Statement
-from toolwire.catalog.ledger.sql_ledger import SqlLedger
+from toolwire.catalog.ledger.sql_ledger import Ledger
 from toolwire.catalog.ledger.transactions import Database, Group, Transaction
-from toolwire.catalog.ledger.types import Row, Unavailable
+from toolwire.catalog.ledger.types import Limits, Order, Row, Unavailable
 from toolwire.errors import CatalogError
 
 MEMORY: Final = ":memory:"
@@ -46,7 +45,7 @@ _MESSAGES: Final = {
 }
 
 
-class SqliteLedger(SqlLedger):
+class SqliteLedger(Ledger):
     """A `Ledger` in a SQLite file, or in memory with the path `:memory:`.
 
     `owner` is the name under which this process books (default: derived from the process). `alive` returns
@@ -74,7 +73,7 @@ class SqliteLedger(SqlLedger):
         """Return infinity: processes on this machine are observed directly, so no heartbeat is needed."""
         return math.inf
 
-    def _expect(self, _db: Transaction, _statements: Sequence[Statement]) -> None:
+    def _expect(self, _db: Transaction, _order: Order, _limits: Limits) -> None:
         """Do nothing: there are no round trips to save."""
 
     def _now(self, _db: Transaction) -> float:
@@ -121,6 +120,8 @@ class _Files:
 class SqliteDatabase(Database):
     """One connection, which the threads of a process use one at a time."""
 
+    failure = sqlite3.Error
+
     def __init__(self, path: str | os.PathLike[str], patience: float, create: bool) -> None:
         super().__init__(MEMORY if os.fspath(path) == MEMORY else str(Path(path).absolute()), patience)
         self._durable: bool | None = None
@@ -164,7 +165,7 @@ class SqliteDatabase(Database):
             with self._step(group, durable) as connection:
                 yield connection
             return
-        with self._turn(), self._failures():
+        with self._turn():
             try:
                 self._start(durable)
                 yield self._connection
@@ -179,7 +180,7 @@ class SqliteDatabase(Database):
             with self._failures():
                 yield self._connection
             return
-        with contextlib.nullcontext() if group is not None else self._turn(), self._failures():
+        with self._failures() if group is not None else self._turn():
             try:
                 self._connection.execute("BEGIN")
                 if current:
@@ -198,10 +199,10 @@ class SqliteDatabase(Database):
         were committed when that began. Other threads wait.
         """
         self._check_not_grouped()
-        with self._turn():
+        with self._locked():
             self._group = group = Group(self._connection)
             try:
-                yield
+                yield  # the caller's own exceptions are left alone
                 group.check()
                 if self._connection.in_transaction:
                     with self._failures():
@@ -274,16 +275,6 @@ class SqliteDatabase(Database):
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
-
-    @contextlib.contextmanager
-    def _failures(self) -> Iterator[None]:
-        """Raise failures of the database as `CatalogError`."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            self.refuse(error)
-        except UnicodeEncodeError as error:  # half a surrogate pair, which JSON allows
-            raise CatalogError(f"a value to be booked is not valid text: {error.object!r}") from error
 
     def _check_files(self) -> None:
         """Raise if the files are not those that were opened.

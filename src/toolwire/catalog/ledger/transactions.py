@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from toolwire.catalog.ledger.types import Unavailable
 from toolwire.errors import CatalogError
@@ -24,10 +24,6 @@ class Found(Protocol):
 
     def fetchone(self) -> Any:
         """Return the next row; None if there is none."""
-        ...
-
-    def fetchall(self) -> list[Any]:
-        """Return the rows that are left."""
         ...
 
     def __iter__(self) -> Iterator[Any]: ...
@@ -65,6 +61,9 @@ class Group:
 class Database(ABC):
     """Opens transactions. Failures are raised as `CatalogError`. `path` is its location, without a password."""
 
+    failure: ClassVar[type[Exception]]
+    """The base class of the exceptions of the database's module."""
+
     def __init__(self, path: str, patience: float) -> None:
         self.path = path
         self._patience = patience
@@ -91,6 +90,10 @@ class Database(ABC):
     def close(self) -> None:
         """Close all connections. May be called twice."""
 
+    @abstractmethod
+    def refuse(self, error: Any) -> NoReturn:
+        """Raise a `CatalogError` for a failure of the database."""
+
     @property
     def grouped(self) -> bool:
         """True if this thread is inside `together`, so that nothing is committed before its end."""
@@ -106,7 +109,12 @@ class Database(ABC):
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Hold the lock that lets only one thread of this process write at a time."""
+        """Hold the lock that lets only one thread of this process write. Failures are raised as `CatalogError`."""
+        with self._locked(), self._failures():
+            yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         self._check_process()
         if not self._lock.acquire(timeout=2 * self._patience):
             raise Unavailable(
@@ -116,6 +124,16 @@ class Database(ABC):
             yield
         finally:
             self._lock.release()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Raise failures of the database as `CatalogError`."""
+        try:
+            yield
+        except self.failure as error:
+            self.refuse(error)
+        except UnicodeEncodeError as error:  # half a surrogate pair, which JSON allows
+            raise CatalogError(f"a value to be booked is not valid text: {error.object!r}") from error
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:  # neither locks nor connections can be shared with a child process

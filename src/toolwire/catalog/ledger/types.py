@@ -1,4 +1,4 @@
-"""The interface of a ledger: its methods, values and errors.
+"""The values and errors of a ledger.
 
 Money is whole micro-dollars ("micros"; 1,000,000 is one dollar), never a float. A paid call is booked just before
 its first byte is sent, in one transaction that checks everything. Its state is then
@@ -16,10 +16,9 @@ Money can be held for several orders together before the first is sent (`hold`).
 `HELD` as its reason. It is removed when its order is booked, when it is dropped, or when its process has died.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, get_args
+from typing import Final, Literal, get_args
 
 from toolwire.catalog.money import dollars
 from toolwire.errors import CatalogError
@@ -141,14 +140,6 @@ class Booking:
     reserved: int
     price: int | None
     exclusive: bool
-
-
-@dataclass(frozen=True)
-class Held:
-    """Money that is held for an order that may be sent later."""
-
-    id: str
-    reserved: int
 
 
 @dataclass(frozen=True)
@@ -286,180 +277,6 @@ class Document:
 
     version: int
     content: str
-
-
-class Ledger(Protocol):
-    """Books money. Every method is thread-safe and atomic: it is done entirely or not at all.
-
-    A method that cannot book something raises `CatalogError` and changes nothing: then no request may be sent.
-    """
-
-    def hold(self, orders: Sequence[tuple[Order, Limits]]) -> list[Held]:
-        """Hold the money for several orders, for all or none, before the first of them is sent.
-
-        Raises the same errors as `begin`, and `Unpriceable` if the price of one is unknown.
-        """
-        ...
-
-    def drop_held(self, ids: Collection[str]) -> None:
-        """Release money that is still held. Ids whose orders were booked meanwhile are ignored."""
-        ...
-
-    def begin(self, order: Order, limits: Limits, held: str = "") -> Booking:
-        """Check an order against limits, prices and stops, and book it as sent, replacing the money held for it.
-
-        Raises `OverBudget`, `Stopped`, `PriceRaised`, `Busy` or `Duplicate`: then nothing may be sent.
-        """
-        ...
-
-    def check_again(self, id: str, limits: Limits) -> None:
-        """Raise if a booked order must not be sent again: `Stopped`, `OverBudget`, or it is no longer `sent`."""
-        ...
-
-    def settle(
-        self, id: str, actual: int | None, *, unreadable: str = "", stop_if_over: bool = True
-    ) -> Settled:
-        """Book the cost of a call; None if the reply does not have it. A late reply may settle an unknown call too.
-
-        `unreadable` is a cost in the reply that is not an amount: the reserved money counts as spent, and the entry
-        is stopped. With `stop_if_over=False` a cost above the reserved amount is booked without stopping the entry.
-        """
-        ...
-
-    def release(self, id: str) -> None:
-        """Book that nothing was spent."""
-        ...
-
-    def unknown(self, id: str, why: str) -> None:
-        """Book that the reply was lost: the money stays reserved."""
-        ...
-
-    def resolve(self, id: str, charged: bool, amount: int | None = None) -> None:
-        """Book the outcome of an unknown call. Without an amount, the reserved one was charged."""
-        ...
-
-    @property
-    def owner(self) -> str:
-        """The owner of calls that are booked now: the unique name of this process."""
-        ...
-
-    @property
-    def remote(self) -> bool:
-        """True if processes on other machines may use the ledger too."""
-        ...
-
-    @property
-    def lease(self) -> float:
-        """Seconds after which an owner without a heartbeat counts as dead; infinity if it is observed directly."""
-        ...
-
-    def beat(self) -> float:
-        """Send a heartbeat for this owner. Returns the seconds for which it is valid: a lease, or infinity.
-
-        Raises `LeaseLost` if the last heartbeat was too long ago: others have declared this owner dead and book its
-        open calls as unknown, so it must stop everything that costs money. From then on there is a new owner with
-        its own lease. Callers need not send heartbeats while they book: an open ledger sends them itself.
-        """
-        ...
-
-    def recover(self) -> list[Row]:
-        """Book the open calls of dead owners as unknown. Returns their rows."""
-        ...
-
-    def together(self) -> AbstractContextManager[None]:
-        """Commit everything that this thread books inside the block together, with one wait for the disk."""
-        ...
-
-    def note_entries(self, names: Mapping[str, str]) -> None:
-        """Record the entries of a list that was just read: the name of every entry, by its id.
-
-        A new id inherits stops and prices from entries that had the same name before.
-        """
-        ...
-
-    def stopped(self, entry_id: str) -> str | None:
-        """Return why an entry is stopped, None if it is not."""
-        ...
-
-    def stop(self, entry_id: str, tool: str, why: str) -> None:
-        """Refuse calls to an entry from now on."""
-        ...
-
-    def accept(self, entry_id: str) -> None:
-        """Allow calls to a stopped entry again."""
-        ...
-
-    def stops(self) -> list[Stop]:
-        """Return the tools that are stopped."""
-        ...
-
-    def price(self, entry_id: str, variant: str = "") -> int | None:
-        """Return the agreed price; None if there is none."""
-        ...
-
-    def accept_price(self, entry_id: str, price: int, tool: str = "", variant: str = "") -> None:
-        """Set the agreed price, which may be the first one."""
-        ...
-
-    def prices(self) -> list[Price]:
-        """Return the agreed prices."""
-        ...
-
-    def rows(
-        self, since: float | None = None, states: Collection[State] | None = None, limit: int | None = None
-    ) -> list[Row]:
-        """Return calls, the newest first."""
-        ...
-
-    def totals(self, by: Grouping, since: float | None = None) -> list[Total]:
-        """Return sums by tool, day, session or state, sorted by name."""
-        ...
-
-    def unpriced(self) -> list[Unpriced]:
-        """Return the tools, or actions of them, whose price is in neither the list nor a reply."""
-        ...
-
-    def find(self, name: str) -> dict[str, str]:
-        """Find the entries with this id or tool name. Returns entry id -> tool name."""
-        ...
-
-    def today(self) -> str:
-        """Return the day (UTC) that a call made now counts for."""
-        ...
-
-    # State other than money that the users of a ledger share.
-
-    def take_turn(self, name: str, interval: float, slack: float, at_most: float) -> float | None:
-        """Take the next slot of a rate limit: one every `interval` seconds, with a burst worth `slack` seconds.
-
-        Returns the seconds until the slot; None, without taking it, if those are more than `at_most`.
-        """
-        ...
-
-    def return_turn(self, name: str, interval: float) -> None:
-        """Give a slot of a rate limit back."""
-        ...
-
-    def document(self, name: str) -> Document | None:
-        """Return a shared document; None if it does not exist."""
-        ...
-
-    def document_version(self, name: str) -> int:
-        """Return the version of a shared document; 0 if it does not exist."""
-        ...
-
-    def change_document(self, name: str, change: Callable[[str | None], str]) -> Document:
-        """Replace a shared document with the result of `change`, and return it. Others cannot write meanwhile."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """Where the ledger is, for display; without a password."""
-        ...
-
-    def close(self) -> None:
-        """Close the ledger. May be called twice."""
-        ...
 
 
 def format_dollars(micros: int) -> str:
