@@ -1,4 +1,4 @@
-"""`toolwire catalog check`: what it shows of an API, and what it says of a profile that does not fit."""
+"""`toolwire catalog check`: what it shows of an API, and what it says about a profile that does not fit."""
 
 import json
 
@@ -27,7 +27,7 @@ SMALL = {
 
 
 async def checked(page, headers=None, profile=SMALL, **tables):
-    """What a check finds in a page, or in the pages that a function gives."""
+    """Return the result of a check on a page, or on the pages that a function returns."""
     asked = []
 
     async def answer(request):
@@ -40,12 +40,12 @@ async def checked(page, headers=None, profile=SMALL, **tables):
     transport = httpx2.MockTransport(answer)
     async with Api(profile, Credentials(), transport=transport, retry=Retry(attempts=1)) as api:
         found = await check_profile(profile, api, Scrubber(["s3cret-of-ours"]))
-    assert {request.url.path for request in asked} <= {"/list", "/balance"}  # it never buys
+    assert {request.url.path for request in asked} <= {"/list", "/balance"}  # a check never buys
     return found
 
 
 async def findings(page, headers=None, **tables):
-    """The same, in words."""
+    """Return the findings of a check as text."""
     found = await checked(page, headers, **tables)
     return [f"{each.level}: {each.text}" for each in found.findings]
 
@@ -56,7 +56,7 @@ def page_of(*items, **more):
 
 @pytest.mark.anyio
 async def test_a_profile_that_fits_has_no_findings():
-    """And what was read is there to look at."""
+    """The result has what was read, for the user to look at."""
     found = await checked(page_of(ITEM))
     assert (found.ok, found.findings) == (True, [])
     assert (found.entry.price, found.definition.name, found.next_page) == (10_000, "Weather", "")
@@ -126,7 +126,7 @@ async def test_a_profile_that_fits_has_no_findings():
     ],
 )
 async def test_what_makes_a_profile_useless_is_an_error(page, tables, words):
-    """With what is there instead."""
+    """The error says what is there instead."""
     found = await checked(page, **tables)
     assert not found.ok
     assert any(words in f"{each.level}: {each.text}" for each in found.findings), found.findings
@@ -265,7 +265,7 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
     ],
 )
 async def test_what_looks_wrong_is_a_warning(page, tables, words):
-    """It could be meant so: the profile can be used."""
+    """It may be intended, so the profile can still be used."""
     found = await checked(page, **tables)
     assert found.ok
     assert any(words in f"{each.level}: {each.text}" for each in found.findings), found.findings
@@ -273,7 +273,7 @@ async def test_what_looks_wrong_is_a_warning(page, tables, words):
 
 @pytest.mark.anyio
 async def test_a_link_that_is_not_followed_is_seen():
-    """An API may page without a word in its pages."""
+    """The only sign of more pages may be a Link header."""
     link = {"Link": '<https://93.184.216.34/list?page=2>; rel="next"'}
     (finding,) = await findings(page_of(ITEM), link)
     assert 'the list seems to continue (a Link header with rel="next")' in finding
@@ -283,14 +283,14 @@ async def test_a_link_that_is_not_followed_is_seen():
 
 @pytest.mark.anyio
 async def test_a_profile_without_secrets_is_a_warning():
-    """Somebody has to pay."""
+    """Without them, the API cannot know who pays."""
     found = await checked(page_of(ITEM), profile={**SMALL, "secrets": {}})
     assert [each.text for each in found.findings] == ["there is no [secrets]: the API cannot know who pays"]
 
 
 @pytest.mark.anyio
 async def test_a_second_page_that_cannot_be_had_is_an_error():
-    """The list would not be read to its end."""
+    """The list could not be read to its end."""
 
     def pages(request):
         if "cursor" in request.url.params:
@@ -303,7 +303,7 @@ async def test_a_second_page_that_cannot_be_had_is_an_error():
 
 @pytest.mark.anyio
 async def test_a_balance_that_cannot_be_read_is_a_warning():
-    """With the path that was wrong."""
+    """The warning names the wrong path."""
     found = await findings(page_of(ITEM), balance={"path": "/balance", "amount": "data.left"})
     assert found == [
         "warning: the balance could not be read: balance.amount = 'data.left' is not in the reply"
@@ -312,7 +312,7 @@ async def test_a_balance_that_cannot_be_read_is_a_warning():
 
 @pytest.mark.anyio
 async def test_a_secret_in_a_link_is_not_shown():
-    """An API that repeats our token in the link to the next page, here or elsewhere."""
+    """It is masked if an API repeats our token in a link, to its own host or another."""
     paging = {"paging": {"kind": "link"}}
     link = {"Link": '<https://93.184.216.34/list?as=s3cret-of-ours>; rel="next"'}
     assert "s3cret" not in (await checked(page_of(ITEM), link, list=paging)).next_page
@@ -328,7 +328,7 @@ def run(*words, **environ):
 @pytest.mark.slow
 @pytest.mark.parametrize("api", [Acme, Lumen, Atlas], ids=lambda api: api.profile)
 def test_the_examples_fit_and_nothing_is_bought(api):
-    """Their secrets are masked in everything that is shown."""
+    """Their secrets are masked in all output."""
     with api() as running:
         variable = f"{api.profile.upper()}_URL"
         result = run("check", str(PROFILES / f"{api.profile}.toml"), **{variable: running.url}, **api.environ)
@@ -345,7 +345,7 @@ def test_the_examples_fit_and_nothing_is_bought(api):
 
 
 def test_the_balance_is_shown():
-    """Where the profile has a request for it."""
+    """This needs a `[balance]` request in the profile."""
     with Lumen() as api:
         result = run("check", str(PROFILES / "lumen.toml"), LUMEN_URL=api.url, **api.environ)
     assert "balance\n  $2.50" in result.output
@@ -353,7 +353,7 @@ def test_the_balance_is_shown():
 
 
 def test_the_built_in_profile_fits_the_sample_api():
-    """By name; the next page is told."""
+    """The profile is found by name, and the request for the next page is shown."""
     token = "token-of-a-test"  # noqa: S105 - of a test
     with PaidApi(entries=120, token=token) as api:
         result = run("check", "agentpmt", AGENT_PAYMENT_TOKEN=token, AGENT_PAYMENT_BASE_URL=api.url)
@@ -364,7 +364,7 @@ def test_the_built_in_profile_fits_the_sample_api():
 
 
 def test_errors_end_with_1_and_wrong_use_with_2(tmp_path):
-    """As the other commands."""
+    """These are the exit codes of the other commands too."""
     assert run("check", str(tmp_path / "none.toml")).exit_code == 2
     assert run("check", "agentpmt", AGENT_PAYMENT_TOKEN="", AGENT_PAYMENT_API_KEY="").exit_code == 1
     environ = {"AGENT_PAYMENT_TOKEN": "bad-token"}
@@ -375,7 +375,7 @@ def test_errors_end_with_1_and_wrong_use_with_2(tmp_path):
 
 
 def test_text_of_an_api_cannot_steer_the_terminal():
-    """Nor break out of its line."""
+    """It cannot break out of its line either."""
 
     class Evil(Acme):
         def skill(self, number):
@@ -388,5 +388,5 @@ def test_text_of_an_api_cannot_steer_the_terminal():
 
 
 def test_the_schema_is_printed():
-    """For editors."""
+    """It is meant for editors."""
     assert json.loads(run("schema").stdout) == json_schema()

@@ -1,4 +1,4 @@
-"""Hidden text: what nobody can see goes, what belongs to an emoji or a script stays."""
+"""Hidden text: invisible characters are removed, unless they belong to an emoji or a script."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from toolwire.catalog.values import tidy
 
 
 def tags(text):
-    """The text in Unicode's tag characters."""
+    """Return a text in Unicode's tag characters."""
     return "".join(chr(0xE0000 + ord(each)) for each in text)
 
 
@@ -41,7 +41,7 @@ ENGLAND = f"\U0001f3f4{tags('gbeng')}\U000e007f"
         "নির্‌ধারণ",  # Bengali
         "\u0d28\u0d4d\u200d \u0930\u094d\u200d",  # Malayalam and Marathi, with ZWJ at the end of a word
         "\u182e\u1823\u1829\u180b\u182d\u180e\u1820",  # Mongolian, with a selector and its vowel separator
-        "\u0e20\u0e32\u0e29\u0e32\u200b\u0e44\u0e17\u0e22",  # Thai, with a place to break the line
+        "\u0e20\u0e32\u0e29\u0e32\u200b\u0e44\u0e17\u0e22",  # Thai, with an optional line break
         "\u2813\u2811\u2800\u2807",  # Braille, with its space
         "Donau\u00addampf\u00adschiff",
         "a — b … “c” naïve 日本語 \u00a0",
@@ -50,7 +50,7 @@ ENGLAND = f"\U0001f3f4{tags('gbeng')}\U000e007f"
     ],
 )  # fmt: skip
 def test_what_people_write_stays(text):
-    """Emoji with all that they are made of, joiners between letters, soft hyphens in words."""
+    """Emoji with all their parts, joiners between letters and soft hyphens in words are kept."""
     assert remove_hidden(text) == text
     assert not has_hidden({"a": [text]})
     assert tidy(f" {text} ") == text.strip()
@@ -95,7 +95,7 @@ def test_what_people_write_stays(text):
     ids=ascii,
 )
 def test_what_could_hide_an_instruction_goes(text, expected):
-    """Tags, bidi marks, runs of zero-width characters and selectors, wherever they do not belong."""
+    """Tags, bidi marks, and runs of zero-width characters and selectors are removed where they do not belong."""
     assert remove_hidden(text) == expected
     assert remove_hidden(expected) == expected
     assert has_hidden(text) == ("\r" not in text)
@@ -113,7 +113,7 @@ def test_what_could_hide_an_instruction_goes(text, expected):
     )
 )
 def test_cleaned_text_is_clean(text):
-    """Cleaning again changes nothing, and a text is only ever made shorter."""
+    """Cleaning a text twice is the same as cleaning it once, and no text gets longer."""
     cleaned = remove_hidden(text)
     assert remove_hidden(cleaned) == cleaned
     assert not has_hidden(cleaned)
@@ -121,7 +121,7 @@ def test_cleaned_text_is_clean(text):
 
 
 def test_a_cut_leaves_no_half_of_an_emoji():
-    """Where a long text ends, nothing hangs on that nobody can see."""
+    """A text that is shortened does not end with invisible characters."""
     family = "👨‍👩‍👧‍👦"
     for length in range(2, 9):
         assert not has_hidden(tidy(family * 9, length))
@@ -129,5 +129,5 @@ def test_a_cut_leaves_no_half_of_an_emoji():
 
 
 def test_a_name_is_one_word_with_or_without_soft_hyphens():
-    """They are no gap, nor are joiners or emoji parts."""
+    """Soft hyphens, joiners and parts of emoji do not count as gaps."""
     assert slug("wea\u00adther ❤️ map") == "weather_map"

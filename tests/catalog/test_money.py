@@ -1,4 +1,4 @@
-"""Money: dollars to micro-dollars and back."""
+"""Conversion of dollars to micro-dollars and back."""
 
 import contextlib
 from decimal import Decimal
@@ -36,7 +36,7 @@ from toolwire.catalog.money import dollars, micros
     ],
 )
 def test_dollars_become_micros_rounded_up(value, expected):
-    """An amount is exact to the micro, and never less than what was said."""
+    """The result is exact to the micro, and never less than the amount."""
     assert micros(value) == expected
 
 
@@ -66,7 +66,7 @@ def test_dollars_become_micros_rounded_up(value, expected):
     ],
 )
 def test_what_is_no_amount_is_refused(value):
-    """Negative, infinite, huge and other values raise ValueError, quickly."""
+    """Negative, infinite, huge and other values raise ValueError, without taking long."""
     with pytest.raises(ValueError, match="amount"):
         micros(value)
 
@@ -87,24 +87,24 @@ def test_what_is_no_amount_is_refused(value):
     ],
 )
 def test_amounts_are_shown_with_their_places(amount, places, expected):
-    """Rounded half up; what is more than nothing never looks like nothing."""
+    """Amounts are rounded half up, but one above zero is never shown as zero."""
     assert dollars(amount, places) == expected
 
 
 @given(st.integers(0, 10**15))
 def test_an_amount_survives_the_way_through_text(amount):
-    """Six places hold a micro-dollar amount exactly."""
+    """Six decimal places represent micro-dollars exactly."""
     assert micros(dollars(amount, 6)) == amount
 
 
 @given(st.decimals(0, 10**6, allow_nan=False, places=9))
 def test_rounding_is_always_up_and_by_less_than_a_micro(value):
-    """No price is taken for less than it is."""
+    """No price is read as less than it is."""
     assert 0 <= micros(value) - value * 1_000_000 < 1
 
 
 @given(st.one_of(st.text(), st.floats(), st.integers(), st.decimals(), st.binary(), st.none()))
 def test_nothing_but_value_errors(value):
-    """Whatever an API sends as a price is an amount or a ValueError."""
+    """Any value that an API sends as a price is an amount, or raises ValueError."""
     with contextlib.suppress(ValueError):
         assert micros(value) >= 0

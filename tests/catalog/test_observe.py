@@ -1,4 +1,4 @@
-"""What can be seen of paid calls: metrics, spans, a log, an audit file; and what cannot be seen in any of it."""
+"""What is recorded of paid calls: metrics, spans, a log, an audit file; and what is in none of them."""
 
 import json
 import logging
@@ -26,19 +26,19 @@ def shop():
 
 
 def metrics(observer):
-    """Name and labels -> value."""
+    """Return name and labels -> value."""
     lines = generate_latest(observer.registry).decode().splitlines()
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line[0] != "#"}
 
 
 def lines_of(path):
-    """The lines of an audit file."""
+    """Return the parsed lines of an audit file."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.mark.anyio
 async def test_calls_are_counted(shop, tmp_path):
-    """By tool and outcome, with their money, their time and the part of it that the API took."""
+    """There are metrics by tool and outcome, with the cost, the time and the API's part of the time."""
     with anyio.fail_after(20):
         async with opened(shop, tmp_path, name="shop", budget="0.03") as (catalog, client):
             await client.call("weather", ULM)
@@ -62,7 +62,7 @@ async def test_calls_are_counted(shop, tmp_path):
 
 @pytest.mark.anyio
 async def test_every_paid_call_is_one_line(shop, tmp_path, caplog):
-    """The audit file and the log say what was bought, how it ended, and neither arguments nor keys."""
+    """The audit file and the log say what was bought and how it ended, without arguments and keys."""
     caplog.set_level(logging.INFO, "toolwire.catalog")
     with anyio.fail_after(20):
         async with opened(shop, tmp_path, name="shop", budget="0.03") as (catalog, client):
@@ -101,7 +101,7 @@ async def test_every_paid_call_is_one_line(shop, tmp_path, caplog):
 
 @pytest.mark.anyio
 async def test_an_audit_file_that_fails_costs_nobody_the_answer(shop, tmp_path, caplog):
-    """The ledger has the money; the answer comes, and the log tells of the line that is missing."""
+    """The ledger has booked the call; the result is returned, and the log says that a line is missing."""
     audit = tmp_path / "logs" / "audit.jsonl"
     with anyio.fail_after(20):
         async with opened(shop, tmp_path, audit=audit) as (_, client):
@@ -115,7 +115,7 @@ async def test_an_audit_file_that_fails_costs_nobody_the_answer(shop, tmp_path, 
 
 @pytest.mark.anyio
 async def test_an_audit_file_that_cannot_be_made_is_told_before_anything_is_bought(shop, tmp_path):
-    """Nobody buys without the record that was asked for."""
+    """No call is made without the audit file that was asked for."""
     (tmp_path / "file").write_text("")
     with anyio.fail_after(5):
         async with opened(shop, tmp_path):
@@ -133,7 +133,7 @@ async def test_an_audit_file_that_cannot_be_made_is_told_before_anything_is_boug
     [({}, True), ({"audit": False}, False), ({"ledger": ":memory:"}, False), ({"ledger": "here.db"}, True)],
 )
 async def test_the_audit_file_is_beside_the_ledger(shop, tmp_path, monkeypatch, settings, there):
-    """Wherever that is, a relative path included, unless it is not wanted or there is no file to be beside of."""
+    """This also holds for a relative path. There is none if it is switched off, or the ledger is not a file."""
     monkeypatch.chdir(tmp_path)
     with anyio.fail_after(20):
         async with opened(shop, tmp_path, **settings) as (_, client):
@@ -142,7 +142,7 @@ async def test_the_audit_file_is_beside_the_ledger(shop, tmp_path, monkeypatch, 
 
 
 def test_lines_of_many_writers_stay_whole(tmp_path):
-    """Any number of writers, each with the file open for itself."""
+    """Several writers have the file open independently."""
     files = [AuditFile(tmp_path / "audit.jsonl") for _ in range(4)]
 
     def write(file):
@@ -158,7 +158,7 @@ def test_lines_of_many_writers_stay_whole(tmp_path):
 
 
 def test_a_call_that_is_given_up_is_seen(tmp_path):
-    """An exception passes through, and the call is counted and has its line."""
+    """The exception is passed on, and the call is counted and written to the audit file."""
     observer = Observer("shop", "s", tmp_path / "audit.jsonl", clock=lambda: 5.0)
 
     def give_up():
@@ -177,7 +177,7 @@ def test_a_call_that_is_given_up_is_seen(tmp_path):
 
 
 def test_no_audit_file_is_fine(tmp_path):
-    """Then there are metrics and the log."""
+    """There are still metrics and the log."""
     observer = Observer("shop", "s", None)
     with observer.call("weather") as seen:
         seen.outcome, seen.cost, seen.booking = "bought", 10_000, "b1"
@@ -186,7 +186,7 @@ def test_no_audit_file_is_fine(tmp_path):
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
-    """It says which file, and why."""
+    """The error says which file, and why."""
     (tmp_path / "file").write_text("")
     with pytest.raises(CatalogError, match="audit.jsonl cannot be written: "):
         AuditFile(tmp_path / "file" / "audit.jsonl")
@@ -194,14 +194,14 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
 
 @pytest.fixture
 def spans():
-    """The spans that a test made."""
+    """Return a function that returns the finished spans."""
     exporter().clear()
     return lambda: list(exporter().get_finished_spans())
 
 
 @pytest.mark.parametrize("asked", ["variable", "traced call", "nobody"])
 def test_spans_tell_the_outcome_and_no_more(asked, monkeypatch, spans):
-    """A call is a span if that was asked for; what an exception says is not in it."""
+    """A span is only recorded if asked for, and does not contain the text of an exception."""
     monkeypatch.setenv(VARIABLE, "1" if asked == "variable" else "")
     inside = IN_TRACED_CALL.set(asked == "traced call")
     observer = Observer("shop", "s", None)

@@ -1,4 +1,4 @@
-"""The sample paid API itself, asked by plain httpx2: it sells, keeps books, and misbehaves on demand."""
+"""The sample paid API itself, over plain httpx2: it sells, keeps books, and fails on demand."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def buy(client, shop, name="weather", parameters=WEATHER, **more):
     ],
 )
 def test_a_tool_does_its_work_and_costs_its_price(client, shop, name, parameters, told):
-    """A purchase answers with the result, the cost and what is left, and is in the ledger."""
+    """The reply has the result, the cost and the balance, and the purchase is recorded."""
     result, cost = told
     left = float(Decimal(10) - Decimal(str(cost)))
     reply = buy(client, shop, name, parameters).json()
@@ -53,7 +53,7 @@ def test_a_tool_does_its_work_and_costs_its_price(client, shop, name, parameters
 
 
 def test_echo_shows_the_keys_that_it_was_given(client, shop):
-    """So that a test can see whether they are scrubbed."""
+    """With it, tests can check that keys are scrubbed."""
     assert KEYS.items() <= buy(client, shop, "echo", {}).json()["result"].items()
 
 
@@ -80,13 +80,13 @@ def test_echo_shows_the_keys_that_it_was_given(client, shop):
     ],
 )
 def test_it_speaks_in_other_shapes(client, shop, shape, reply):
-    """The shapes of replies that are met in the wild."""
+    """These shapes of replies are used by real APIs."""
     shop.shape = shape
     assert buy(client, shop, "translate", {"text": "x", "to": "fr"}).json() == reply
 
 
 def test_298_entries_come_on_three_pages():
-    """As many as there are pages for, each entry once, none after the last page."""
+    """Each entry is listed once, and none after the last page."""
     with PaidApi(entries=298, broken=True) as shop, httpx2.Client(headers=KEYS, trust_env=False) as client:
         found, page, more = [], 1, True
         while more:
@@ -110,21 +110,21 @@ def test_298_entries_come_on_three_pages():
     ],
 )
 def test_bad_orders_are_refused_and_cost_nothing(client, shop, status, request_):
-    """Each with its own status."""
+    """Each kind has its own status."""
     reply = client.post("/products/purchase", **request_)
     assert (reply.status_code, reply.json()["success"]) == (status, False)
     assert shop.purchases == []
 
 
 def test_an_empty_account_buys_nothing(client, shop):
-    """402, and the ledger stays empty."""
+    """The status is 402, and no purchase is recorded."""
     shop.balance = Decimal("0.009")
     assert buy(client, shop).status_code == 402
     assert shop.purchases == []
 
 
 def test_there_is_nothing_elsewhere(client):
-    """Another path is not found."""
+    """Any other path gives 404."""
     assert client.get("/elsewhere").status_code == 404
 
 
@@ -133,7 +133,7 @@ def test_there_is_nothing_elsewhere(client):
     [("", [200, 200], 2), ("same", [200, 200], 1), ("conflict", [200, 409], 1)],
 )
 def test_a_request_id_seen_before(client, shop, replay, statuses, bought):
-    """Bought again, answered again, or refused, as set."""
+    """It is sold again, gets the same reply again, or is refused, depending on `replay`."""
     shop.replay = replay
     replies = [buy(client, shop, headers={"x-request-id": "one"}) for _ in range(2)]
     assert [reply.status_code for reply in replies] == statuses
@@ -141,7 +141,7 @@ def test_a_request_id_seen_before(client, shop, replay, statuses, bought):
 
 
 def test_a_stream_has_news_and_then_everything(client, shop):
-    """Server-sent events: data, data, done."""
+    """The server-sent events are data, data, done."""
     order = {"product_id": shop.id_of("weather"), "parameters": WEATHER}
     with client.stream("POST", "/products/purchase?stream=true", json=order) as response:
         events = [(event.event, event.data) for event in httpx2.EventSource(response)]
@@ -151,7 +151,7 @@ def test_a_stream_has_news_and_then_everything(client, shop):
 
 
 def test_an_unknown_fault_is_refused():
-    """A typing mistake must not make a test that tests nothing."""
+    """Otherwise a test with a typing mistake would test nothing."""
     with pytest.raises(ValueError, match="There is no fault 'half_repyl'. Known: "):
         Fault("half_repyl")
 
@@ -170,7 +170,7 @@ def test_an_unknown_fault_is_refused():
     ids=lambda value: getattr(value, "kind", ""),
 )
 def test_a_fault_strikes_once_at_its_point(client, shop, fault, error, bought):
-    """The caller gets an error, the ledger has what was bought by then, and the next call works."""
+    """The caller gets an error, purchases made until then are recorded, and the next call works."""
     shop.faults.append(Fault(**vars(fault)))
     with pytest.raises(error):
         buy(client, shop, timeout=0.1)
@@ -179,7 +179,7 @@ def test_a_fault_strikes_once_at_its_point(client, shop, fault, error, bought):
 
 
 def test_a_hang_before_buying_buys_in_the_end(client, shop):
-    """Although the caller has gone: that is why a lost answer must not be taken for a failure."""
+    """It buys although the caller is gone, so a lost reply must not be taken for a failure."""
     shop.faults.append(Fault("hang_before_buying", seconds=0.1))
     with pytest.raises(httpx2.ReadTimeout):
         buy(client, shop, timeout=0.02)
@@ -201,7 +201,7 @@ def test_a_hang_before_buying_buys_in_the_end(client, shop):
     ids=lambda value: getattr(value, "kind", ""),
 )
 def test_a_fault_that_answers(client, shop, fault, status, bought):
-    """A reply that is not what it should be."""
+    """There is a reply, but it is faulty, or has an error status, or the connection is closed after it."""
     shop.faults.append(Fault(**vars(fault)))
     reply = buy(client, shop)
     assert (reply.status_code, len(shop.purchases)) == (status, bought)
@@ -210,7 +210,7 @@ def test_a_fault_that_answers(client, shop, fault, status, bought):
 
 @pytest.mark.anyio
 async def test_it_goes_down_and_comes_up_at_the_same_address():
-    """Connections are refused in between, and the ledger is kept."""
+    """While it is down, connections are refused."""
     async with PaidApi() as shop:
         url = shop.url
         async with httpx2.AsyncClient(headers=KEYS, trust_env=False) as client:
@@ -224,7 +224,7 @@ async def test_it_goes_down_and_comes_up_at_the_same_address():
 
 @pytest.mark.process
 def test_another_process_has_control(tmp_path):
-    """As a program: faults, prices and the balance can be set over HTTP, and the ledger outlives a kill."""
+    """As a program, faults, prices and the balance can be set over HTTP, and its ledger file survives a kill."""
     ledger = tmp_path / "bought.jsonl"
     program = [sys.executable, str(PROGRAM), "--entries", "10", "--ledger", str(ledger)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:

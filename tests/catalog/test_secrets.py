@@ -1,4 +1,4 @@
-"""Secrets: where they come from, and that no form of them gets out."""
+"""Secrets: where they come from, and that no encoding of them is shown."""
 
 import base64
 import html
@@ -31,12 +31,12 @@ TRICKY = 'sk/live+1 2%3"4\\5&é😀='
 
 
 def lower_hex(text):
-    """Percent escapes in small letters."""
+    """Return a text with its percent escapes in lower case."""
     return re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), text)
 
 
 def forms(secret):
-    """Every encoding that must not get out."""
+    """Yield every encoding that must not be shown."""
     raw = secret.encode()
     escaped = json.dumps(secret)[1:-1]
     yield secret
@@ -61,7 +61,7 @@ def forms(secret):
 
 
 def base64_forms(secret, before=b"", after=b""):
-    """Base64 of the secret with something around it."""
+    """Yield the Base64 of a secret between other bytes."""
     raw = before + secret.encode() + after
     for encoded in (base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()):
         yield encoded
@@ -74,7 +74,7 @@ def base64_forms(secret, before=b"", after=b""):
     "secret", [TRICKY, "abcdef", "12345678", "100%25 off%%x", 'a\\\\b\\c"d', "tab\tnew\nline", "x y z w"]
 )
 def test_no_form_of_a_secret_is_left(secret):
-    """Raw, JSON-escaped once or twice, URL-encoded in every way, hex and base64 at every place."""
+    """Raw, JSON-escaped once or twice, URL-encoded in any way, hex, and Base64 at any offset are all redacted."""
     scrubber = Scrubber([secret])
     for form in forms(secret):
         assert scrubber.text(f"before {form} after") == "before [redacted] after", form
@@ -87,7 +87,7 @@ def test_no_form_of_a_secret_is_left(secret):
 
 
 def test_base64_in_lines_is_found():
-    """Mail and PEM break lines, inside JSON too."""
+    """Mail and PEM break Base64 into lines, which may also be inside JSON."""
     scrubber = Scrubber(["a-secret-of-some-length"])
     for lead in range(60, 80):
         broken = base64.encodebytes(b"x" * lead + b"a-secret-of-some-length").decode()
@@ -96,7 +96,7 @@ def test_base64_in_lines_is_found():
 
 
 def test_pairs_of_secrets_in_base64():
-    """`key:budget`, as the API once took it."""
+    """The API once used `key:budget` in Base64."""
     scrubber = Scrubber(KEYS.values())
     encoded = base64.b64encode(":".join(KEYS.values()).encode()).decode()
     cleaned = scrubber.text(f"Bearer {encoded}")
@@ -105,7 +105,7 @@ def test_pairs_of_secrets_in_base64():
 
 
 def test_ordinary_text_stays():
-    """Nothing is taken that is no secret."""
+    """Text without a secret is not changed."""
     text = 'The key to success: 100% effort, "quoted" \\ and base64 aGVsbG8gd29ybGQ= too.'
     assert Scrubber(["key-123456", TRICKY]).text(text) == text
     assert Scrubber([]).text(text) == text
@@ -113,7 +113,7 @@ def test_ordinary_text_stays():
 
 
 def test_data_is_cleaned_with_its_keys_and_numbers():
-    """At every level, in a copy; two keys that become one stay two."""
+    """All levels are cleaned, in a copy; if two keys become equal, one gets a number."""
     scrubber = Scrubber(["12345678", "key-123456"])
     data = {
         "key-123456": 1,
@@ -133,7 +133,7 @@ def test_data_is_cleaned_with_its_keys_and_numbers():
 
 @pytest.mark.slow
 def test_data_of_any_depth_and_with_cycles():
-    """Nothing is raised, whatever the shape."""
+    """Nothing is raised, whatever the structure."""
     scrubber = Scrubber(["key-123456"])
     deep: list = ["key-123456"]
     for _ in range(100_000):
@@ -151,7 +151,7 @@ def test_data_of_any_depth_and_with_cycles():
 
 
 def test_a_short_value_is_taken_only_as_a_word(caplog):
-    """It would eat ordinary text otherwise; a warning says so, without the value."""
+    """Otherwise ordinary text would be redacted; a warning says so, without the value."""
     with caplog.at_level(logging.WARNING, "toolwire"):
         scrubber = Scrubber(made({"KEY": "abc"}, variable="KEY").values)
     assert "less than 6 characters" in caplog.text
@@ -162,7 +162,7 @@ def test_a_short_value_is_taken_only_as_a_word(caplog):
 
 @pytest.mark.parametrize("secret", ["redacted", "[redacted]", "]aaaaa", "aaaaaa", "d]d]d]", "[redac"])
 def test_a_secret_that_looks_like_the_mask(secret):
-    """The mask is never a secret, and never makes one with what is beside it."""
+    """The mask itself is not redacted, and never forms a secret with the text beside it."""
     scrubber = Scrubber([secret])
     for text in (
         secret,
@@ -177,7 +177,7 @@ def test_a_secret_that_looks_like_the_mask(secret):
 @pytest.mark.parametrize("filler", ["\\", "%25", "key-12345", "a", "aGVs", "\\u006b", "%6b", "\n", "&#0"])
 @pytest.mark.timeout(60)
 def test_the_cost_is_linear(filler):
-    """A megabyte of what looks almost like a secret takes a moment, not minutes."""
+    """A megabyte of text that almost looks like a secret takes a moment, not minutes."""
     scrubber = Scrubber(["key-123456", "\\\\\\\\\\\\", "%%%%%%%%%%", "aaaaaaaaaaab"])
     text = filler * (1_000_000 // len(filler))
     scrubber.text(text)
@@ -197,7 +197,7 @@ AROUND = st.text(st.characters(codec="utf-8"), max_size=20)
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(SECRETS, AROUND, AROUND, st.binary(max_size=5), st.binary(max_size=5))
 def test_any_secret_in_any_text(secret, before, after, lead, trail):
-    """None of the encodings is left in text, nor in the JSON of nested data."""
+    """No encoding of a secret is left in a text, or in the JSON of nested data."""
     scrubber = Scrubber([secret])
     for form in [*forms(secret), *base64_forms(secret, lead, trail)]:
         assert form not in scrubber.text(f"{before}{form}{after}")
@@ -209,7 +209,7 @@ def test_any_secret_in_any_text(secret, before, after, lead, trail):
 
 
 def test_credentials_come_from_the_environment():
-    """By the profile's variables, in its headers."""
+    """The profile names the variables and the headers."""
     assert find_credentials(AGENTPMT, KEYS).headers == {
         "x-api-key": "key-123456",
         "x-budget-key": "budget-654321",
@@ -220,7 +220,7 @@ def test_credentials_come_from_the_environment():
 
 
 def test_all_missing_variables_are_named_in_one_line():
-    """So that a user sets them once."""
+    """A user can then set all of them at once."""
     with pytest.raises(CatalogError) as caught:
         find_credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "  "})
     assert str(caught.value) == (
@@ -232,7 +232,7 @@ def test_all_missing_variables_are_named_in_one_line():
 
 
 def test_templates_make_the_header():
-    """`Bearer ...` and the like."""
+    """The template may be `Bearer {value}`, for example."""
     profile = Profile(**SMALL, secrets={"token": Secret(variable="TOKEN", template="Bearer {value}")})
     found = find_credentials(profile, {"TOKEN": "t{value}"})
     assert found.headers == {"Authorization": "Bearer t{value}"}
@@ -240,12 +240,12 @@ def test_templates_make_the_header():
 
 
 def made(environ, **secret):
-    """The credentials of a profile with one secret."""
+    """Return the credentials of a profile with one secret."""
     return find_credentials(Profile(**SMALL, secrets={"one": secret}), environ)
 
 
 def test_a_secret_can_go_into_the_query():
-    """Under the name that the profile gives it."""
+    """The parameter has the name that the profile gives it."""
     found = made({"TOKEN": "t-1"}, variable="TOKEN", place="query", key="api_key")
     assert (found.query, found.headers) == ({"api_key": "t-1"}, {})
 
@@ -259,7 +259,7 @@ def test_a_secret_can_go_into_the_query():
     ],
 )
 def test_basic_authentication(secret, text):
-    """A key in the place of the user, with a fixed user, or a user and a password."""
+    """The header has a key as user, a fixed user with the key, or a user and a password."""
     found = made({"KEY": "k-1", "USER": "u-1", "PASSWORD": "p-1"}, place="basic", **secret)
     encoded = base64.b64encode(text.encode()).decode()
     assert found.headers == {"Authorization": f"Basic {encoded}"}
@@ -267,7 +267,7 @@ def test_basic_authentication(secret, text):
 
 
 def test_basic_authentication_needs_a_colon():
-    """The value is not shown."""
+    """The error does not show the value."""
     with pytest.raises(UsageError, match="KEY must be user:password for basic authentication") as caught:
         made({"KEY": "k-123456"}, place="basic", variable="KEY")
     assert "k-123456" not in str(caught.value)
@@ -275,14 +275,14 @@ def test_basic_authentication_needs_a_colon():
 
 
 def test_the_name_of_a_user_is_no_secret():
-    """It would be taken out of every reply that has the word."""
+    """Otherwise the word would be redacted in every reply."""
     parts = [{"variable": "USER"}, {"variable": "PASSWORD"}]
     found = made({"USER": "weather", "PASSWORD": "pass-123"}, place="basic", parts=parts)
     assert Scrubber(found.values).text("weather pass-123 weather:pass-123") == "weather [redacted] [redacted]"
 
 
 def test_the_token_of_agentpmt():
-    """Its own variable, or the base64 of both keys; all of it is secret."""
+    """It is in its own variable, or the Base64 of both keys; all of these are secret."""
     found = find_credentials(TOKEN, {**KEYS, "AGENT_PAYMENT_TOKEN": "tok-1"})
     assert found.headers == {"Authorization": "Bearer tok-1"}
     found = find_credentials(TOKEN, KEYS)
@@ -292,7 +292,7 @@ def test_the_token_of_agentpmt():
 
 
 def test_a_missing_token_names_both_ways(tmp_path):
-    """In one line; if one of the keys is there, the other is meant."""
+    """One line names both; if one of the keys is set, only the other is asked for."""
     with pytest.raises(CatalogError) as caught:
         find_credentials(TOKEN, {})
     assert str(caught.value) == (
@@ -304,7 +304,7 @@ def test_a_missing_token_names_both_ways(tmp_path):
 
 
 def test_the_environment_goes_before_the_file_as_a_whole(stored):
-    """Two keys that are set are meant, whatever token an older file has."""
+    """Two keys in the environment take precedence over a token in the file."""
     path = stored('token = "file-token"')
     assert find_credentials(TOKEN, {}, path).headers == {"Authorization": "Bearer file-token"}
     found = find_credentials(TOKEN, KEYS, path).headers["Authorization"]
@@ -312,7 +312,7 @@ def test_the_environment_goes_before_the_file_as_a_whole(stored):
 
 
 def test_credentials_are_not_shown():
-    """Neither in a traceback nor in a name of a file."""
+    """They are neither in the repr, as in tracebacks, nor in the digest, which names files."""
     found = find_credentials(TOKEN, KEYS)
     assert repr(found) == "Credentials()"
     assert not [value for value in found.values if value in found.digest]
@@ -321,7 +321,7 @@ def test_credentials_are_not_shown():
 
 
 def test_the_password_of_a_proxy():
-    """Only named by the profile; missing, it is told."""
+    """Only a variable that the profile names is used; if it is missing, that is an error."""
     network = {"proxy": "http://proxy:3128", "proxy_variable": "PROXY_LOGIN"}
     profile = Profile(**SMALL, network=network)
     assert find_credentials(profile, {"PROXY_LOGIN": "me:secret-1"}).proxy == "me:secret-1"
@@ -332,7 +332,7 @@ def test_the_password_of_a_proxy():
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rX: y", "é", "\x00", "x" * 9000])
 def test_a_value_that_no_header_can_hold_is_refused_unseen(value):
-    """The error names the variable, not the value."""
+    """The error names the variable, but not the value."""
     with pytest.raises(UsageError, match="^AGENT_PAYMENT_API_KEY is too long, or has characters") as caught:
         find_credentials(AGENTPMT, KEYS | {"AGENT_PAYMENT_API_KEY": value})
     assert value not in str(caught.value)
@@ -340,7 +340,7 @@ def test_a_value_that_no_header_can_hold_is_refused_unseen(value):
 
 @pytest.fixture
 def stored(tmp_path):
-    """A credentials file with the given text and mode."""
+    """Return a function that writes a credentials file with this text and mode."""
 
     def store(text, name="credentials.toml", mode=0o600):
         path = tmp_path / name
@@ -352,7 +352,7 @@ def stored(tmp_path):
 
 
 def test_credentials_from_a_file(stored):
-    """TOML or JSON; the environment goes before it."""
+    """It may be TOML or JSON; the environment takes precedence."""
     path = stored('api_key = "file-key"\nbudget_key = "file-budget"')
     assert find_credentials(AGENTPMT, {}, path).headers == {
         "x-api-key": "file-key",
@@ -368,7 +368,7 @@ def test_credentials_from_a_file(stored):
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
 def test_a_file_that_others_can_read_is_refused(stored, mode):
-    """With the command that helps."""
+    """The error has the chmod command that fixes it."""
     path = stored('api_key = "x"', mode=mode)
     with pytest.raises(UsageError, match=f"chmod 600 {path}"):
         find_credentials(AGENTPMT, KEYS, path)
@@ -385,7 +385,7 @@ def test_a_file_that_others_can_read_is_refused(stored, mode):
     ],
 )
 def test_a_file_that_holds_no_credentials(stored, text, name, words):
-    """Refused, and nothing of it is quoted, not even by the cause."""
+    """It is refused, and the error quotes nothing of it, not even by its cause."""
     with pytest.raises(UsageError, match=words) as caught:
         find_credentials(AGENTPMT, KEYS, stored(text, name))
     assert "hidden" not in str(caught.value)
@@ -393,7 +393,7 @@ def test_a_file_that_holds_no_credentials(stored, text, name, words):
 
 
 def test_a_file_that_is_none(tmp_path):
-    """Missing, or no plain file."""
+    """A missing file, a folder and a device are refused."""
     with pytest.raises(UsageError, match="cannot be read"):
         find_credentials(AGENTPMT, KEYS, tmp_path / "gone.toml")
     with pytest.raises(UsageError, match="cannot be read|plain file"):
@@ -403,7 +403,7 @@ def test_a_file_that_is_none(tmp_path):
 
 
 def test_an_endless_secret_is_refused():
-    """It would make an endless pattern."""
+    """Otherwise the pattern that finds it would be too long."""
     parts = [{"variable": "USER"}, {"variable": "PASSWORD"}]
     with pytest.raises(UsageError, match="is too long"):
         made({"USER": "x" * 5_000, "PASSWORD": "x" * 5_000}, parts=parts)
@@ -411,7 +411,7 @@ def test_an_endless_secret_is_refused():
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 def test_a_secret_in_json_is_found_in_every_encoding_that_json_is_read_in(encoding):
-    """What the reader understands, the look for secrets in the raw bytes understands too."""
+    """The search in raw bytes covers all encodings that the JSON parser accepts."""
     secret = KEYS["AGENT_PAYMENT_API_KEY"]
     content = json.dumps({"output": f"you sent {secret}"}).encode(encoding)
     assert Scrubber([secret]).may_be_in(content)
@@ -420,7 +420,7 @@ def test_a_secret_in_json_is_found_in_every_encoding_that_json_is_read_in(encodi
 
 @pytest.mark.slow
 def test_many_keys_that_are_the_secret_are_cleaned_in_linear_time():
-    """An API that spells the secret in thousands of ways, each as a key, gets a reply that is read at once."""
+    """A reply with thousands of spellings of the secret as keys is still read quickly."""
     secret = "key-1234567890abcdef"  # noqa: S105 - 20 characters: 2 ** 20 spellings, percent-encoded or not
     spellings = [
         "".join(f"%{ord(each):02x}" if number >> at & 1 else each for at, each in enumerate(secret))

@@ -1,7 +1,7 @@
-"""Our keys, echoed by the API in every form and on every way, and that they come out nowhere.
+"""The API echoes our keys in every form and every place, and they are shown nowhere.
 
-What finds a leak here shares no code with the scrubber: it decodes what it sees, and looks for any eight characters
-of a key in a row, whatever the case. So half a key, or one in small letters, counts as a leak too.
+The search for leaks shares no code with the scrubber: it decodes what it sees, and looks for any eight consecutive
+characters of a key, ignoring case. So half a key, or one in lower case, counts as a leak too.
 """
 
 import base64
@@ -45,7 +45,7 @@ async def limit(anyio_backend):
         yield
 
 
-# --- the forms, and what finds them ---
+# --- the forms, and the search for them ---
 
 
 def lower_hex(text):
@@ -57,7 +57,7 @@ def based(text, before="", after=""):
 
 
 def forms(secret):
-    """Name -> the secret in that form."""
+    """Return name -> the secret in that form."""
     escaped = json.dumps(secret)[1:-1]
     return {
         "raw": secret,
@@ -83,7 +83,7 @@ EVERYTHING = " | ".join(ECHO.values())
 
 
 def decodings(text):
-    """The text, and what it may hide."""
+    """Yield a text, and what it may contain in encoded form."""
     yield text
     plain = text
     for _ in range(3):
@@ -111,13 +111,13 @@ PARTS = re.compile(
 
 
 def leaks(text):
-    """Which parts of a key are in a text, in any form."""
+    """Return the parts of a key that are in a text, in any form."""
     return {found for each in decodings(text) for found in PARTS.findall(each)}
 
 
 @pytest.mark.parametrize("name", ECHO)
 def test_what_finds_leaks_finds_every_form(name):
-    """A test of the tests: each form is a leak, half of it is one, and what is left of it when scrubbed is none."""
+    """A test of the tests: each form is found, half of it too, and nothing once it is scrubbed."""
     form = ECHO[name]
     assert leaks(f"so {form} it is")
     assert leaks(form[: len(form) * 3 // 4])
@@ -125,11 +125,11 @@ def test_what_finds_leaks_finds_every_form(name):
     assert not leaks(Scrubber([KEY, BUDGET]).text(f"so {form} it is"))
 
 
-# --- an API that says what it is told to say ---
+# --- an API with prepared replies ---
 
 
 class Parrot:
-    """A server with one prepared reply to purchases and one to requests for the list, as raw bytes."""
+    """A server with one prepared reply for purchases and one for the list, as raw bytes."""
 
     def __init__(self, *, listed=None, bought=None):
         self.listed = listed or reply({"tools": [entry("1", "weather — Tell the weather")]})
@@ -162,7 +162,7 @@ class Parrot:
 
 
 def reply(body, status="200 OK", **headers):
-    """An HTTP reply; header names have _ for -."""
+    """Return an HTTP reply; header names have _ for -."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(content)}"]
     named = {"Content_Type": "application/json", **headers}
@@ -176,7 +176,7 @@ def entry(id, description, schema=None, price=0.01, **more):
 
 
 class Seen:
-    """All that can be seen of a catalogue from outside."""
+    """Everything that is visible of a catalogue from outside."""
 
     def __init__(self, folder, caplog):
         self.folder, self.caplog = folder, caplog
@@ -187,7 +187,7 @@ class Seen:
         self.texts[where] = self.texts.get(where, "") + "\n" + text
 
     def check(self):
-        """No part of a key anywhere: the places where there is one."""
+        """Check that no part of a key is anywhere. A failure names the places."""
         formatter = logging.Formatter("%(name)s %(levelname)s %(message)s")
         for record in self.caplog.records:
             self.add(f"log of {record.name}", formatter.format(record))
@@ -201,13 +201,13 @@ class Seen:
 
 @pytest.fixture
 def seen(tmp_path, caplog):
-    """With every logger wide open."""
+    """A `Seen`, with every logger at the level DEBUG."""
     caplog.set_level(logging.DEBUG)
     return Seen(tmp_path, caplog)
 
 
 def catalog_for(url, folder, profile=None, **more):
-    """A catalogue that writes all its files, and gives up soon."""
+    """Return a catalogue that writes all its files, and does not retry."""
     given = {"cache": folder / "cache.json", "ledger": folder / "ledger.db", "audit": folder / "audit.jsonl"}
     return Catalog(
         profile or profile_for(url), environ=ENVIRON, retry=ONCE, breaker=Breaker(99), **given, **more
@@ -216,7 +216,7 @@ def catalog_for(url, folder, profile=None, **more):
 
 @asynccontextmanager
 async def opened(catalog, seen):
-    """A client of it; in the end, what it told and counted is seen."""
+    """Connect a client to a catalogue. At the end, record what it was told, and the metrics."""
     async with connect(catalog) as client:
         status = await catalog.loaded()
         yield client
@@ -227,7 +227,7 @@ async def opened(catalog, seen):
 
 
 async def bought(url, seen, tool="weather", profile=None, **arguments):
-    """Buy once; all there is to see of it."""
+    """Buy once, and record everything visible of it."""
     catalog = catalog_for(url, seen.folder, profile)
     async with opened(catalog, seen) as client:
         result = await client.call(tool, arguments)
@@ -236,16 +236,16 @@ async def bought(url, seen, tool="weather", profile=None, **arguments):
 
 
 def test_no_log_line_of_ours_shows_the_keys_of_a_catalogue(tmp_path, caplog):
-    """Whoever logs them, in this process: the log knows them as it knows the keys of options."""
+    """Keys of catalogues are masked in all log lines of this process, like keys in options."""
     environ = {"AGENT_PAYMENT_API_KEY": "kq-7781-of-a-log", "AGENT_PAYMENT_BUDGET_KEY": "bq-9932-of-a-log"}
     Catalog("agentpmt-keys", environ=environ, cache=False, ledger=tmp_path / "l.db")
     logger_for("anything").warning("sent with %s", environ)
     assert "of-a-log" not in caplog.text
 
 
-# --- what a purchase says ---
+# --- replies to purchases ---
 
-CUTS = {  # a key that lies where a long text is cut
+CUTS = {  # a key at the point where a long text is cut
     f"a key at {at}": "x" * (at - 12) + KEY + BUDGET for at in (300, 1_000, 2_000)
 }
 BODIES = {
@@ -265,7 +265,7 @@ BODIES = {
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 async def test_no_reply_gives_a_key_away(body, seen):
-    """Results and failures in every shape, with the keys in every form, as values and as names."""
+    """Results and failures of every shape are scrubbed, with the keys in every form, as values and as names."""
     with Parrot(bought=reply(body)) as api:
         result = await bought(api.url, seen)
     assert "[redacted]" in str(result.raw) or "x" * 200 in result.text
@@ -275,7 +275,7 @@ async def test_no_reply_gives_a_key_away(body, seen):
 @pytest.mark.parametrize("status", ["400 Bad Request", "402 Payment Required", "409 Conflict", "500 Oops"])
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
 async def test_no_refusal_gives_a_key_away(status, cut, seen):
-    """Refused for nothing or left unknown: the reason is told, the keys are not."""
+    """Whether the order was refused or is unknown, the reason is shown, but not the keys."""
     with Parrot() as api:
         catalog = catalog_for(api.url, seen.folder)
         async with opened(catalog, seen) as client:
@@ -307,7 +307,7 @@ HEADS = {
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
 @pytest.mark.parametrize("way", ["bought", "listed"])
 async def test_no_header_gives_a_key_away(head, way, seen):
-    """Status lines, headers and what is no HTTP at all; of a purchase and of the list."""
+    """Status lines, headers and replies that are not HTTP are scrubbed, for purchases and for the list."""
     with Parrot(**{way: head}) as api:
         catalog = catalog_for(api.url, seen.folder)
         async with opened(catalog, seen) as client:
@@ -318,7 +318,7 @@ async def test_no_header_gives_a_key_away(head, way, seen):
 
 @pytest.mark.parametrize("name", ["all of it", *CUTS])
 async def test_no_progress_gives_a_key_away(name, seen):
-    """What a stream tells on the way, its names included, and its error."""
+    """The progress messages of a stream are scrubbed, with their field names and its error."""
     for last in ("done", "error"):
         news = {"all of it": EVERYTHING, **CUTS}[name]
         told = json.dumps({"message": news, "echo": ECHO})
@@ -329,7 +329,7 @@ async def test_no_progress_gives_a_key_away(name, seen):
     seen.check()
 
 
-# --- what the list says ---
+# --- the list ---
 
 WORDS = {
     "description": entry("1", f"weather — {EVERYTHING}"),
@@ -348,7 +348,7 @@ WORDS = {
 
 @pytest.mark.parametrize("item", WORDS.values(), ids=WORDS)
 async def test_no_entry_gives_a_key_away(item, seen):
-    """Words of the catalogue go to the model, to the cache and to the log: none of them with a key in it."""
+    """Texts of the catalogue go to the model, the cache and the log, none of them with a key."""
     with Parrot(listed=reply({"tools": [item, entry("2", "stock — Tell a price")]})) as api:
         catalog = catalog_for(api.url, seen.folder)
         async with opened(catalog, seen) as client:
@@ -374,7 +374,7 @@ async def test_no_entry_gives_a_key_away(item, seen):
     ids=["failure", "cut failure", "status", "cut status", "object"],
 )
 async def test_no_failure_of_the_list_gives_a_key_away(listed, seen):
-    """Neither to the log nor to clients, nor to whoever asks for the status."""
+    """The error goes to the log, to clients and into the status, without a key."""
     with Parrot(listed=listed) as api:
         catalog = catalog_for(api.url, seen.folder)
         async with opened(catalog, seen):
@@ -383,7 +383,7 @@ async def test_no_failure_of_the_list_gives_a_key_away(listed, seen):
 
 
 async def test_a_secret_in_a_template_is_one_without_it_too(seen):
-    """The header has `Bearer` before it; the echo has not."""
+    """The header has "Bearer " before the key, but the echo does not."""
     given = {name: {"template": "Bearer {value}"} for name in BUILTIN["agentpmt-keys"].secrets}
     with Parrot(bought=reply({"success": True, "result": f"{KEY} {BUDGET}"})) as api:
         profile = profile_for(api.url, secrets=given)
@@ -392,11 +392,11 @@ async def test_a_secret_in_a_template_is_one_without_it_too(seen):
     seen.check()
 
 
-# --- the rest of the house ---
+# --- everything else ---
 
 
 async def test_no_exception_gives_a_key_away(tmp_path):
-    """Keys that cannot be used, and files of keys that cannot be read, are told without what is in them."""
+    """Errors about unusable keys and unreadable key files do not quote them."""
     texts = []
     bad = tmp_path / "keys.toml"
     bad.write_text(f"api_key = {KEY}\n{BUDGET}")
@@ -418,13 +418,13 @@ async def test_no_exception_gives_a_key_away(tmp_path):
 
 
 async def test_no_repr_gives_a_key_away(tmp_path):
-    """A catalogue can be printed, and so can its parts."""
+    """A catalogue and its parts can be printed."""
     catalog = catalog_for("http://127.0.0.1:1", tmp_path)
     assert not leaks(repr(catalog) + str(catalog) + repr(catalog.profile) + repr(catalog._scrubber))
 
 
 async def test_no_recording_gives_a_key_away(scripted_cli, tmp_path, seen):
-    """What a conversation carries, all frames of it, is clean before any recorder sees it."""
+    """All frames of a conversation are scrubbed before any recorder sees them."""
     with PaidApi() as api:
         shop = catalog_for(api.url, tmp_path)
         scripted_cli.script(call("mcp__shop__echo"), say("Thanks."))

@@ -1,4 +1,4 @@
-"""A catalogue as a client sees it: what it offers, what a call gives, what it says when the API fails."""
+"""A catalogue as a client sees it: its tools, the results of calls, and its errors when the API fails."""
 
 import json
 import logging
@@ -31,7 +31,7 @@ def shop():
 
 
 async def test_a_call_costs_and_says_so(shop, tmp_path):
-    """One cent is taken, and text and structure both tell the cost and what is left."""
+    """One cent is charged, and text and structured content have the cost and the balance."""
     async with opened(shop, tmp_path) as (_, client):
         result = await client.call("weather", city="Ulm")
     assert not result.is_error
@@ -47,7 +47,7 @@ async def test_a_call_costs_and_says_so(shop, tmp_path):
 
 
 async def test_all_pages_become_tools(tmp_path, caplog):
-    """298 entries on three pages are 297 tools and one warning; the list says the price of each."""
+    """298 entries of three pages become 297 tools and one warning; descriptions have the prices."""
     caplog.set_level(logging.INFO, "toolwire.catalog")
     with PaidApi(entries=298, broken=True) as shop:
         async with opened(shop, tmp_path) as (catalog, client):
@@ -66,12 +66,12 @@ async def test_all_pages_become_tools(tmp_path, caplog):
     assert skipped.name == BROKEN[-1].id or "beyond" in skipped.name
     assert (
         len([each for each in caplog.records if "is left out" in each.message]) == 1
-    )  # twice loaded, told once
+    )  # loaded twice, logged once
     assert "298 entries fetched" in caplog.text
 
 
 async def test_broken_entries_are_mended(tmp_path):
-    """Boolean `required`, wrong defaults and a missing schema cost nobody their tool."""
+    """Entries with a boolean `required`, wrong defaults or no schema still become tools."""
     with PaidApi(entries=12, broken=True) as shop:
         async with opened(shop, tmp_path) as (_, client):
             listed = {each.name: each for each in await client.list_tools()}
@@ -87,7 +87,7 @@ async def test_broken_entries_are_mended(tmp_path):
 
 
 async def test_two_entries_of_one_name_buy_the_right_thing(tmp_path):
-    """Names that collapse both get a suffix, and each stands for its own product."""
+    """Both get a suffix, and each buys its own product."""
     with PaidApi(entries=12, broken=True) as shop:
         async with opened(shop, tmp_path) as (catalog, client):
             names = [each.name for each in await client.list_tools() if each.name.startswith("same_name")]
@@ -103,7 +103,7 @@ async def test_two_entries_of_one_name_buy_the_right_thing(tmp_path):
     [("flat", True), ("output", False), ("nested", False)],
 )
 async def test_every_shape_of_a_reply_is_read(shop, tmp_path, shape, told):
-    """The result and the cost are shown; the balance only where the reply tells it."""
+    """Result and cost are shown; the balance only if the reply has it."""
     shop.shape = shape
     async with opened(shop, tmp_path) as (_, client):
         result = await client.call("weather", ULM)
@@ -115,7 +115,7 @@ async def test_every_shape_of_a_reply_is_read(shop, tmp_path, shape, told):
 
 
 async def test_a_nested_failure_is_a_failure(shop, tmp_path):
-    """HTTP 200 with a failure inside is an error result, counts as paid, and the connection lives."""
+    """HTTP 200 with a failure inside is an error result that counts as paid, and the connection stays open."""
     shop.shape = "nested_failure"
     async with opened(shop, tmp_path) as (_, client):
         result = await client.call("weather", ULM)
@@ -130,7 +130,7 @@ async def test_a_nested_failure_is_a_failure(shop, tmp_path):
 
 
 async def test_a_refusal_is_an_error_result(tmp_path):
-    """An empty account is told in the API's words, nothing is booked, and the connection lives."""
+    """The API's message about an empty account is shown, the money released, and the connection stays open."""
     with PaidApi(balance="0.01") as shop:
         async with opened(shop, tmp_path) as (_, client):
             assert not (await client.call("weather", ULM)).is_error
@@ -144,7 +144,7 @@ async def test_a_refusal_is_an_error_result(tmp_path):
 
 
 async def test_wrong_arguments_reach_nobody(shop, tmp_path):
-    """Arguments are checked before anything is reserved or sent, and the client hears what is wrong."""
+    """Arguments are validated before anything is reserved or sent, and the error says what is wrong."""
     async with opened(shop, tmp_path) as (_, client):
         for arguments in ({}, {"city": 7}):
             with pytest.raises(McpError, match="Validation failed: .*city"):
@@ -158,7 +158,7 @@ async def test_wrong_arguments_reach_nobody(shop, tmp_path):
 
 
 async def test_our_keys_come_out_nowhere(shop, tmp_path, caplog):
-    """A tool that echoes the request's headers gets our keys, and the model does not."""
+    """If a tool echoes the request's headers, the keys are redacted in result, log and audit file."""
     caplog.set_level(logging.DEBUG)
     async with opened(shop, tmp_path) as (_, client):
         result = await client.call("echo")
@@ -169,7 +169,7 @@ async def test_our_keys_come_out_nowhere(shop, tmp_path, caplog):
 
 
 async def test_settings_come_from_the_environment(shop, tmp_path):
-    """Address, budget and filter can be set there; of two budgets the smaller counts."""
+    """Address, budget and filter can be set there; of two budgets the smaller one counts."""
     profile = profile_for("https://unused.example.com")
     variables = {
         "AGENT_PAYMENT_BASE_URL": shop.url,
@@ -191,7 +191,7 @@ async def test_settings_come_from_the_environment(shop, tmp_path):
 
 
 def test_what_is_missing_is_told_when_it_is_made(tmp_path):
-    """Both keys in one line; a budget that is none; an address that is not safe; pins that cannot be read."""
+    """Missing keys, an invalid budget, an unsafe address and unreadable pins are errors at construction."""
     with pytest.raises(
         (UsageError, CatalogError),
         match="TOKEN is not set: set it .or AGENT_PAYMENT_API_KEY and AGENT_PAYMENT_BUDGET_KEY",
@@ -220,7 +220,7 @@ def test_what_is_missing_is_told_when_it_is_made(tmp_path):
     ],
 )
 async def test_tools_are_chosen_and_named(shop, tmp_path, settings, names):
-    """By glob, word and category; with new names, a namespace, and groups. What is renamed buys the same."""
+    """Tools can be selected, renamed, prefixed and grouped; a renamed tool buys the same product."""
     async with opened(shop, tmp_path, **settings) as (_, client):
         assert [each.name for each in await client.list_tools()] == names
         for name in names:
@@ -229,7 +229,7 @@ async def test_tools_are_chosen_and_named(shop, tmp_path, settings, names):
 
 
 async def test_a_ledger_that_cannot_be_used_stops_all_calls(shop, tmp_path):
-    """No paid call goes out without a ledger, and everybody hears why, at once."""
+    """No paid call is sent without a ledger, and the error says why, at once."""
     async with opened(shop, tmp_path):
         pass
     (tmp_path / "ledger.db").write_text("no database, but long enough to look like one " * 20)
@@ -242,7 +242,7 @@ async def test_a_ledger_that_cannot_be_used_stops_all_calls(shop, tmp_path):
 
 
 async def test_a_ledger_that_is_lost_during_a_call_costs_nobody_the_answer(shop, tmp_path, caplog):
-    """The answer was paid for: the model gets it, and the log says that it could not be booked."""
+    """The result was paid for, so the model gets it, and the log says that it could not be booked."""
     async with opened(shop, tmp_path, audit=False) as (_, client):
         weather = shop.products[shop.id_of("weather")]
         before = weather.run

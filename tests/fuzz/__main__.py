@@ -1,4 +1,4 @@
-"""`make fuzz`: each target for a while, and what came of it as a table. Exits with 1 if a promise was broken.
+"""`make fuzz`: fuzzes each target for a while, and prints a table. Exits with 1 if a promise was broken.
 
 - `make fuzz`: all targets and the model, each for FUZZ_SECONDS (60). FUZZ_SEED=1 tries the same inputs each
   time, as far as the time goes.
@@ -28,7 +28,7 @@ _MODEL: Final = "model"
 
 @dataclass
 class Outcome:
-    """What fuzzing one target gave."""
+    """The outcome of fuzzing one target."""
 
     name: str
     runs: int
@@ -38,7 +38,7 @@ class Outcome:
 
 
 def main() -> int:
-    """Fuzz, or replay."""
+    """Fuzz, or replay inputs."""
     given = sys.argv[1:]
     if given[:1] == ["--replay"]:
         return _replay([Path(each) for each in given[1:]])
@@ -87,7 +87,7 @@ def _fuzz(name: str, seconds: int, seed: int) -> Outcome:
 
 
 def _run_model(seconds: int, seed: int) -> Outcome:
-    """The model of the control protocol, in a process of its own."""
+    """Run the model of the control protocol, in a process of its own."""
     command = [sys.executable, "-m", "fuzz.fuzz_model", str(seconds), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     log = _WORK / _MODEL / "log"

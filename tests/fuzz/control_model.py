@@ -1,9 +1,9 @@
-"""A model of the control protocol beside a real `Session`: requests both ways in any order, an end at any time.
+"""A model of the control protocol beside a real `Session`: requests in both directions, and an end at any time.
 
 The model is a few dicts. After every step it must be true that
 
-- each request of ours has the one answer that was sent for it, or a typed error, or was cancelled by its caller;
-- each request of the CLI was answered exactly once, unless it was cancelled, repeated, or the connection ended;
+- each request of ours got the one response that was sent for it, or a typed error, or was cancelled by its caller;
+- each request of the CLI got exactly one response, unless it was cancelled, repeated, or the connection ended;
 - nothing is pending that the model does not know of, and after the end nothing is pending at all.
 """
 
@@ -30,7 +30,7 @@ TURNS = 30
 
 
 class Pipe:
-    """Keeps what is written. While it stops, the CLI may still say something."""
+    """A pipe that records what is written. While it stops, it can deliver last bytes of the CLI."""
 
     def __init__(self) -> None:
         self.written: list[dict[str, Any]] = []
@@ -46,7 +46,7 @@ class Pipe:
         await checkpoint()
 
     def end_input(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def stop(self) -> None:
         await checkpoint()
@@ -59,7 +59,7 @@ class Pipe:
 
 
 class Work:
-    """A handler that runs until the test says how it ends. A stubborn one does not heed its cancellation."""
+    """A handler that runs until the test says how it ends. A stubborn one ignores its cancellation."""
 
     def __init__(self, number: int, request_id: str, *, stubborn: bool) -> None:
         self.number = number
@@ -91,7 +91,7 @@ class Work:
 
 
 class Asked:
-    """A request of ours."""
+    """A request that we sent."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -107,7 +107,7 @@ class Asked:
 
 
 class ControlModel(RuleBasedStateMachine):
-    """Any sequence of what the two sides can do."""
+    """Runs any sequence of actions of the two sides."""
 
     backend: ClassVar = "asyncio"
     sequences: ClassVar = 0
@@ -121,8 +121,8 @@ class ControlModel(RuleBasedStateMachine):
         self.asked: list[Asked] = []
         self.told: list[str] = []
         self.works: list[Work] = []
-        self.replies: list[tuple[Any, str, Any]] = []  # that must have been written, in order
-        self.unsent: list[tuple[bytes, Any]] = []  # lines of the CLI, and what each of them changes
+        self.replies: list[tuple[Any, str, Any]] = []  # that must have been written, in this order
+        self.unsent: list[tuple[bytes, Any]] = []  # lines of the CLI, and how each changes the model
         self.unread = self.skipped = 0
         self.busy = False
         self.state = "open"
@@ -151,18 +151,18 @@ class ControlModel(RuleBasedStateMachine):
 
     @initialize(least=st.integers(0, 40))
     def lasts_a_while(self, least: int) -> None:
-        """It would be over after a few steps otherwise."""
+        """Set the least number of steps: otherwise most sequences would end after a few."""
         self.least = least
 
     @property
     def may_end(self) -> bool:
         return self.steps >= self.least
 
-    # Requests of ours.
+    # Our requests.
 
     @rule()
     def we_ask(self) -> None:
-        """Sent at once; or a typed error if there is no connection any more."""
+        """A request is sent at once; without a connection it is a typed error."""
         one = self._ask(60.0)
         if self.state == "open":
             frame = self.pipe.written[-1]
@@ -173,7 +173,7 @@ class ControlModel(RuleBasedStateMachine):
 
     @rule()
     def we_ask_and_do_not_wait(self) -> None:
-        """A timeout is a typed error, and what comes later is for nobody."""
+        """A timeout is a typed error, and a late response is dropped."""
         one = self._ask(0.0)
         one.allowed = ["error"]
         if self.state == "open":
@@ -181,7 +181,7 @@ class ControlModel(RuleBasedStateMachine):
 
     @rule()
     def we_tell(self) -> None:
-        """Nobody waits for the answer."""
+        """A request without a waiter is sent, and its response is dropped."""
         before = len(self.pipe.written)
         self._in_loop(self.session.send, {"subtype": "hint"})
         assert len(self.pipe.written) == before + (self.state == "open")
@@ -191,7 +191,7 @@ class ControlModel(RuleBasedStateMachine):
     @precondition(lambda self: any(each.open for each in self.asked))
     @rule(pick=PICKS)
     def a_caller_gives_up(self, pick: int) -> None:
-        """Its request is forgotten."""
+        """A cancelled request is forgotten."""
         one = self._pick([each for each in self.asked if each.open], pick)
         one.allowed = ["cancelled"]
         self._in_loop(one.scope.cancel)
@@ -199,7 +199,7 @@ class ControlModel(RuleBasedStateMachine):
     @precondition(lambda self: self.state == "open" and any(each.open for each in self.asked))
     @rule(pick=PICKS)
     def a_caller_gives_up_as_the_answer_comes(self, pick: int) -> None:
-        """Either is right; both, or neither, is not."""
+        """The caller gets either the response or the cancellation, and not both."""
         self._flush(0)
         still = [each for each in self.asked if each.open]
         if not still:
@@ -214,7 +214,7 @@ class ControlModel(RuleBasedStateMachine):
 
         self._in_loop(both)
 
-    # The CLI's answers.
+    # The CLI's responses.
 
     @precondition(lambda self: self.state == "open" and self.asked)
     @rule(
@@ -224,7 +224,7 @@ class ControlModel(RuleBasedStateMachine):
         held=HELD,
     )
     def the_cli_answers(self, pick: int, again: bool, kind: str, held: bool) -> None:
-        """Any request that there ever was: open, answered already, or given up."""
+        """It responds to any request that there ever was: pending, already answered, or cancelled."""
         known = [each for each in self.asked if each.request_id]
         one = self._pick([each for each in known if each.open or again], pick)
         if one is None:
@@ -244,7 +244,7 @@ class ControlModel(RuleBasedStateMachine):
     @precondition(lambda self: self.state == "open")
     @rule(request_id=ODD, pick=PICKS, held=HELD)
     def the_cli_answers_nobody(self, request_id: Any, pick: int, held: bool) -> None:
-        """An answer to what was never asked, or to what was only told, changes nothing."""
+        """A response to an unknown request, or to one without a waiter, changes nothing."""
         known = self._pick(self.told, pick)
         self._say(_line(_answer(known or request_id, {"echo": -1})), _nothing, held)
 
@@ -253,7 +253,7 @@ class ControlModel(RuleBasedStateMachine):
     @precondition(lambda self: self.state == "open")
     @rule(request_id=IDS, subtype=SUBTYPES, held=HELD)
     def the_cli_asks(self, request_id: str, subtype: str, held: bool) -> None:
-        """Answered at once or later. The same id again, while it is open, is a repetition."""
+        """It gets its response at once or later. The same id again, while it is pending, is a repetition."""
         number = self._number()
         request = {"subtype": subtype, "n": number}
         line = _line({"type": "control_request", "request_id": request_id, "request": request})
@@ -275,7 +275,7 @@ class ControlModel(RuleBasedStateMachine):
     @precondition(lambda self: self.state == "open")
     @rule(request_id=IDS | ODD, held=HELD)
     def the_cli_cancels(self, request_id: Any, held: bool) -> None:
-        """No answer goes out any more, and the id is free."""
+        """No response is sent any more, and the id is free."""
 
         def change() -> None:
             for each in self.works:
@@ -288,7 +288,7 @@ class ControlModel(RuleBasedStateMachine):
     @precondition(lambda self: any(each.wanted or each.running for each in self.works))
     @rule(pick=PICKS, how=st.sampled_from(["returns", "raises", "nonsense"]))
     def a_handler_ends(self, pick: int, how: str) -> None:
-        """Its answer goes out if it is still wanted."""
+        """Its response is sent if the request was not cancelled."""
         self._flush(0)
         work = self._pick([each for each in self.works if each.wanted or each.running], pick)
         if work is None:
@@ -315,18 +315,18 @@ class ControlModel(RuleBasedStateMachine):
         held=HELD,
     )
     def the_cli_asks_what_nobody_can_read(self, broken: dict[str, Any], held: bool) -> None:
-        """It is refused, with the id if there is one."""
+        """The request is refused, with its id if there is one."""
         given = broken.get("request_id")
         reply = (given if isinstance(given, str) else None, "error", None)
         line = _line({"type": "control_request", **broken})
         self._say(line, lambda: self.replies.append(reply), held)
 
-    # What is no control frame.
+    # Frames that are not control frames.
 
     @precondition(lambda self: self.state == "open")
     @rule(held=HELD)
     def the_cli_says_something(self, held: bool) -> None:
-        """A message waits until it is read."""
+        """A message is kept until it is read."""
         frame = {"type": "assistant", "message": {"content": []}, "n": self._number()}
         self._say(_line(frame), self._said, held)
 
@@ -337,7 +337,7 @@ class ControlModel(RuleBasedStateMachine):
     @precondition(lambda self: self.state == "open")
     @rule(noise=st.sampled_from([b"warning: x", b"\xff\x00", b"[1]", b'{"type":', b"null"]), held=HELD)
     def the_cli_says_nonsense(self, noise: bytes, held: bool) -> None:
-        """It is skipped and counted."""
+        """The line is skipped and counted."""
 
         def change() -> None:
             self.skipped += 1
@@ -347,14 +347,14 @@ class ControlModel(RuleBasedStateMachine):
     @precondition(lambda self: self.unread)
     @rule()
     def we_read(self) -> None:
-        """One message less."""
+        """We read one of the unread messages."""
         assert self.portal.call(self.session.next_frame)["type"] == "assistant"
         self.unread -= 1
 
     @precondition(lambda self: self.unsent)
     @rule(cut=st.integers(0, 1_000))
     def the_bytes_arrive(self, cut: int) -> None:
-        """All that was said, in two pieces cut anywhere."""
+        """All held lines arrive, in two pieces that are cut anywhere."""
         self._flush(cut)
 
     # The end.
@@ -362,7 +362,7 @@ class ControlModel(RuleBasedStateMachine):
     @precondition(lambda self: self.state == "open" and self.may_end)
     @rule(code=st.sampled_from([0, 1, None]), why=st.sampled_from([None, ProcessError("gone")]))
     def the_cli_ends(self, code: int | None, why: Exception | None) -> None:
-        """All requests fail with a typed error, all handlers are cancelled."""
+        """All requests fail with a typed error, and all handlers are cancelled."""
         self._flush(0)
         self._over("ended")
         self._in_loop(self.session.ended, code, why)
@@ -370,7 +370,7 @@ class ControlModel(RuleBasedStateMachine):
     @precondition(lambda self: self.state != "closed" and self.may_end)
     @rule(last_words=st.booleans())
     def we_close(self, last_words: bool) -> None:
-        """At any time. What the CLI still says is heard, and not answered."""
+        """We close at any time. What the CLI still sends is read, but not answered."""
         if last_words and self.state == "open":
             self.unsent = [pair for pair in self.unsent if b"control_request" not in pair[0]]
             self.pipe.last_words = [line for line, _ in self.unsent]
@@ -404,16 +404,16 @@ class ControlModel(RuleBasedStateMachine):
         for work in self.works:
             work.wanted = False
 
-    # What must be true.
+    # Invariants.
 
     @invariant()
     def time_goes_by(self) -> None:
-        """Counted in steps."""
+        """Count the steps."""
         self.steps += 1
 
     @invariant()
     def every_caller_has_one_outcome(self) -> None:
-        """The answer to its own request, or a typed error."""
+        """A request has no outcome while it is pending; then the response to it, or a typed error."""
         for one in self.asked:
             if one.open:
                 assert one.outcomes == [], "an outcome from nowhere"
@@ -425,7 +425,7 @@ class ControlModel(RuleBasedStateMachine):
 
     @invariant()
     def every_request_has_one_reply(self) -> None:
-        """In the order in which they were made."""
+        """The responses are those that the model expects, in the order in which they were made."""
         bodies = [frame["response"] for frame in self.pipe.written if frame["type"] == "control_response"]
         assert [
             (each["request_id"], each["subtype"], each.get("response")) for each in bodies
@@ -433,11 +433,11 @@ class ControlModel(RuleBasedStateMachine):
 
     @invariant()
     def nothing_else_is_pending(self) -> None:
-        """Inside, as outside."""
+        """The session's own tables agree with the model."""
         session = self.session
         open_ids = {one.request_id for one in self.asked if one.open}
         assert set(session._pending) == open_ids
-        if self.state == "open":  # closing sends one more, whose answer nobody waits for
+        if self.state == "open":  # closing sends one more request, whose response is dropped
             assert session._control._pending == open_ids
         assert {key: each.request_id for key, each in session._unanswered.items()} == {
             each.request_id: each.request_id for each in self.works if each.wanted
@@ -448,7 +448,7 @@ class ControlModel(RuleBasedStateMachine):
         assert session.alive == (self.state == "open")
 
     def teardown(self) -> None:
-        """Closed in any case, and then nothing is left."""
+        """Close in any case, and check that nothing is left."""
         try:
             if self.state != "closed":
                 self.least = 0
@@ -459,14 +459,14 @@ class ControlModel(RuleBasedStateMachine):
             assert not self.session._tasks
             assert self.portal.call(self._tasks_left) == 0
         finally:
-            self.portal.call(self.portal.stop, True)  # whatever hangs
+            self.portal.call(self.portal.stop, True)  # even if something hangs
             self.stack.close()
 
     async def _tasks_left(self) -> int:
         mine = anyio.get_current_task().id
         return sum("toolwire" in repr(each.coro) for each in anyio.get_running_tasks() if each.id != mine)
 
-    # How it is done.
+    # Helpers.
 
     def _number(self) -> int:
         self.count += 1
@@ -523,14 +523,14 @@ class ControlModel(RuleBasedStateMachine):
 
 
 class ControlModelOnTrio(ControlModel):
-    """The same on the other event loop."""
+    """The same model on trio."""
 
     backend: ClassVar = "trio"
     sequences: ClassVar = 0
 
 
 def _nothing() -> None:
-    """For a line that changes nothing."""
+    """Change nothing: for a line that has no effect."""
 
 
 def _line(frame: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""What a broken promise is known by, and the smallest input that breaks it."""
+"""The signature by which a broken promise is recognised, and the smallest input that breaks it."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from fuzz.fuzz_targets.json_mutation import dump, load
 
 
 def signature(error: BaseException) -> str:
-    """The kind of an exception and the function that raised it: the same for two inputs that show one bug."""
+    """Return an exception's kind and the function that raised it: the same for two inputs that show one bug."""
     frames = [
         each for each in traceback.extract_tb(error.__traceback__) if "site-packages" not in each.filename
     ]
@@ -19,18 +19,18 @@ def signature(error: BaseException) -> str:
 
 
 def complaint_of(check: Callable[[bytes], None], data: bytes) -> str | None:
-    """The signature of what an input breaks; None if it breaks nothing."""
+    """Return the signature of the promise that an input breaks; None if it breaks none."""
     try:
         check(data)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever it was is the finding
+    except BaseException as error:  # noqa: BLE001 - any exception is a finding
         return signature(error)
     return None
 
 
 def minimise(check: Callable[[bytes], None], data: bytes, most: int = 3_000) -> bytes:
-    """Take away all that is not needed for the same complaint, in at most so many attempts."""
+    """Remove everything that is not needed for the same signature, in at most `most` attempts."""
     wanted = complaint_of(check, data)
     if wanted is None:
         return data
@@ -57,7 +57,7 @@ def _smaller(data: bytes) -> Iterator[bytes]:
 
 
 def _smaller_json(data: bytes) -> Iterator[bytes]:
-    """The document without one of its parts, or only one of its parts."""
+    """Yield the document without one of its parts, and only one of its parts."""
     try:
         document = load(data)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Try the model of the control protocol with ever new sequences: `fuzz_model.py SECONDS SEED`."""
+"""Tries the model of the control protocol with new sequences all the time: `fuzz_model.py SECONDS SEED`."""
 
 import itertools
 import logging
@@ -22,7 +22,7 @@ _SETTINGS = settings(
 
 
 def main(seconds: float, seed: int) -> None:
-    """Both event loops in turn. What breaks the model is raised, as the shortest sequence that does."""
+    """Run on both event loops in turns. A failure is raised, with the shortest sequence that causes it."""
     logging.disable()
     end = time.monotonic() + seconds
     models = (ControlModel, ControlModelOnTrio)

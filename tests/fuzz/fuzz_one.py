@@ -1,6 +1,6 @@
-"""Fuzz one target in this process with atheris: `fuzz_one.py NAME SECONDS SEED FINDINGS CORPUS SEEDS`.
+"""Fuzzes one target in this process with atheris: `fuzz_one.py NAME SECONDS SEED FINDINGS CORPUS SEEDS`.
 
-A broken promise does not end it: the input is kept, the shortest for each place that complained, and it goes on.
+A broken promise does not end it: it keeps the shortest input for each place that raised, and goes on.
 """
 
 import hashlib
@@ -30,17 +30,17 @@ class Fuzzer:
 
     def __init__(self, name: str, findings: Path, seeds: Path) -> None:
         with atheris.instrument_imports(include=["toolwire"]):
-            from fuzz.fuzz_targets import load  # noqa: PLC0415 - imports what is to be instrumented
+            from fuzz.fuzz_targets import load  # noqa: PLC0415 - imports the code that must be instrumented
 
             self._target = load(name)
-            for seed in sorted(seeds.iterdir()):  # what is imported late is instrumented too
+            for seed in sorted(seeds.iterdir()):  # so that late imports are instrumented too
                 complaint_of(self._target.check, seed.read_bytes())
         self._findings = findings
         self._count = 0
-        self._costliest = 1e-5  # CPU seconds a byte
+        self._costliest = 1e-5  # CPU seconds per byte
 
     def one_input(self, data: bytes) -> None:
-        """Called by atheris."""
+        """Judge one input; called by atheris."""
         self._count += 1
         cost = self._judge(self._target.check, data, "") / (len(data) + 100)
         if cost > 2 * self._costliest or self._count % _NOW_AND_THEN == 0:
@@ -48,7 +48,7 @@ class Fuzzer:
             self._judge(self._target.run, self._target.grow(data, GROWN), "grown-")
 
     def mutate(self, data: bytes, longest: int, seed: int) -> bytes:
-        """Called by atheris for a new input made of an old one."""
+        """Make a new input of an old one; called by atheris."""
         made = self._target.mutate(data, random.Random(seed))
         return bytes(atheris.Mutate(data, longest)) if made is None else made[:longest]
 
@@ -70,8 +70,8 @@ class Fuzzer:
 
 
 def main() -> None:
-    """Runs until the time is over; libFuzzer then ends the process."""
-    logging.disable()  # it takes half of the time
+    """Fuzz until the time is over; then libFuzzer ends the process."""
+    logging.disable()  # logging would take half of the time
     name, seconds, seed, findings, corpus, seeds = sys.argv[1:]
     fuzzer = Fuzzer(name, Path(findings), Path(seeds))
     flags = [

@@ -1,4 +1,4 @@
-"""The control protocol against its model: a few sequences, the same each time. `make fuzz` tries many more."""
+"""The control protocol against its model: a few sequences, the same every time. `make fuzz` tries many more."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -11,7 +11,7 @@ SETTINGS = settings(
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
-    phases=[Phase.generate],  # to find the shortest sequence takes minutes: `make fuzz` does that
+    phases=[Phase.generate],  # finding the shortest sequence takes minutes: `make fuzz` does that
     database=None,
     suppress_health_check=list(HealthCheck),
 )
@@ -19,5 +19,5 @@ SETTINGS = settings(
 
 @pytest.mark.parametrize("model", [ControlModel, ControlModelOnTrio], ids=["asyncio", "trio"])
 def test_whatever_the_two_sides_do_every_request_has_one_outcome(model):
-    """No answer is lost, doubled or crossed, and nothing is pending after the end."""
+    """No response is lost, doubled or swapped, and nothing is pending after the end."""
     run_state_machine_as_test(model, settings=SETTINGS)

@@ -1,7 +1,7 @@
-"""Every input of the corpus keeps the promises of its target: seeds, and all that fuzzing has found so far.
+"""Every input of the corpus keeps the promises of its target: seeds, and everything that fuzzing has found so far.
 
-A finding goes into `corpus/TARGET/` under a name that says what was wrong. One that was too slow when it was longer
-has a name that begins with `slow-`.
+A finding goes into `corpus/TARGET/` under a name that says what was wrong. The name of an input that takes too
+long when it is grown begins with `slow-`.
 """
 
 import random
@@ -20,7 +20,7 @@ LONG_ENOUGH = 20.0
 
 @pytest.mark.parametrize(("target", "file"), INPUTS, ids=[f"{name}/{file.name}" for name, file in INPUTS])
 def test_a_known_input_breaks_no_promise(target, file):
-    """As it is; and when it is 64 KB long, if that once took too long."""
+    """Each input is checked; one that once took too long also when it is grown to 64 KB."""
     found = load(target)
     data = file.read_bytes()
     found.check(data)
@@ -31,13 +31,13 @@ def test_a_known_input_breaks_no_promise(target, file):
 
 
 def test_every_target_has_a_corpus():
-    """And no corpus is without a target."""
+    """Every target has inputs, and every folder of inputs has a target."""
     assert {name for name, _ in INPUTS} == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_mutation_is_another_input_that_breaks_nothing(name):
-    """The mutations are what most inputs come from."""
+    """Most inputs come from mutations: they differ from the seeds, and are valid for the target."""
     target, rng = load(name), random.Random(1)
     seeds = [file.read_bytes() for each, file in INPUTS if each == name]
     made = [target.mutate(rng.choice(seeds), rng) for _ in range(80)]
@@ -48,13 +48,13 @@ def test_a_mutation_is_another_input_that_breaks_nothing(name):
 
 
 def breaks_on_a_seven(data):
-    """A promise that is broken by any input with a 7 in it."""
+    """Raise for any input with a 7 in it."""
     if b"7" in data:
         raise ValueError("seven")
 
 
 def test_a_finding_is_minimised():
-    """What is left is all that it takes, for JSON and for anything else."""
+    """Only the part that breaks the promise is left, for JSON and for anything else."""
     assert minimise(breaks_on_a_seven, b'{"a": [1, {"b": 7, "c": []}], "d": "long"}') == b"7"
     assert minimise(breaks_on_a_seven, b"no json, but 7 of it") == b"7"
     assert minimise(breaks_on_a_seven, b"fine") == b"fine"

@@ -133,12 +133,12 @@ class RefreshedServer(ToolServer[None]):
         await self._schedule.wait(within)
         return self.status
 
-    def connect(self, channel: ClientChannel, **settings: Any) -> DirectConnection:
+    def connect(self, channel: ClientChannel, *, notify_all_updates: bool = False) -> DirectConnection:
         """Open a connection for one client. The first one starts fetching the list."""
         if self.open_lifespan is None:
             self._schedule.begin()
             self._listable = anyio.Event()
-        return super().connect(channel, **settings)
+        return super().connect(channel, notify_all_updates=notify_all_updates)
 
     def before_list(self) -> Callable[[], Awaitable[None]] | None:
         """Return a function that waits for the first list, with a time limit; None if no wait is needed."""

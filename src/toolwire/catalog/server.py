@@ -35,8 +35,9 @@ from toolwire.catalog.ledger.opening import (
     recover,
     state_folder,
 )
+from toolwire.catalog.ledger.sql_ledger import Ledger
 from toolwire.catalog.ledger.sqlite import MEMORY
-from toolwire.catalog.ledger.types import Ledger, Limits
+from toolwire.catalog.ledger.types import Limits
 from toolwire.catalog.money import dollars, micros
 from toolwire.catalog.observe import Observer
 from toolwire.catalog.profile.model import Profile
@@ -69,9 +70,8 @@ DEFAULT_PRICE: Final = "TOOLWIRE_DEFAULT_PRICE"
 """The environment variable with the price, in dollars, that a call without a known price counts as."""
 IN_LEDGER: Final = "ledger"
 """The value of `pins` that means the pins kept in the ledger."""
-_MAX_ROUNDS: Final = (
-    3  # of agreeing on names; another round is needed only if another machine wrote names meanwhile
-)
+# Of agreeing on names; another round is needed only if another machine wrote names meanwhile.
+_MAX_ROUNDS: Final = 3
 SESSION: Final = "TOOLWIRE_SESSION"
 """The environment variable that gives several processes one session, and so one budget."""
 
@@ -155,9 +155,8 @@ class Catalog(RefreshedServer):
         )
         self._narrowed = Selection(include=_parse_filter(self.profile, environ))
         self._default_price = _resolve_default_price(default_price, environ)
-        self._scope = _digest(
-            self.profile.base_url.rstrip("/")
-        )  # without the key, so that prices stay valid with a new key
+        # Without the key, so that prices stay valid with a new key.
+        self._scope = _digest(self.profile.base_url.rstrip("/"))
         self._account = _digest(self.profile.base_url, self._credentials.digest)
         self._tool_limits: dict[str, int] = {}  # the limits of single tools, by entry
         self._ids_of_tool: dict[str, set[str]] = {}  # the entries that each limited tool has had so far
@@ -320,7 +319,7 @@ class Catalog(RefreshedServer):
         """Return the rate limit: shared by all who use the ledger, unless the ledger is in memory."""
         if self._rate is None or books.ledger.path == MEMORY:
             return self._own_rate
-        return SharedRateLimit(self._rate, max(1, int(self._rate)), LedgerSlots(books, self._account))
+        return SharedRateLimit(self._rate, max(1, int(self._rate)), books, self._account)
 
     def _open_ledger(self) -> Ledger:
         """Open the ledger. Each lifespan opens a file itself: one lifespan may begin while another still ends."""
@@ -559,31 +558,6 @@ class Catalog(RefreshedServer):
         if self._buyer is None:
             raise CatalogError("the catalogue is closed")
         return await self._buyer.call(definition, arguments, context)
-
-
-class LedgerSlots:
-    """Hands out the slots of a rate limit through the ledger, to all who use it with the same account."""
-
-    def __init__(self, books: AsyncLedger, account: str) -> None:
-        self._books = books
-        self._account = account
-
-    async def take(self, interval: float, slack: float, at_most: float) -> float | None:
-        """Take the next slot. Returns the seconds until it; None, without taking it, if that exceeds `at_most`."""
-        ledger = self._books.ledger
-
-        def undo(delay: float | None) -> None:
-            if delay is not None:
-                ledger.return_turn(self._account, interval)
-
-        delay: float | None = await self._books.commit(
-            ledger.take_turn, self._account, interval, slack, at_most, undo=undo
-        )
-        return delay
-
-    def give_back(self, interval: float) -> None:
-        """Give a slot back."""
-        self._books.post(self._books.ledger.return_turn, self._account, interval)
 
 
 def _combine_limits(

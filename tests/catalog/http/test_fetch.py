@@ -1,4 +1,4 @@
-"""Reading the list of a catalogue: all of it, through failures, and from nowhere but where it should come from."""
+"""Reading the whole list of an API, despite failures, and only from the addresses that are allowed."""
 
 import datetime as dt
 import ipaddress
@@ -45,7 +45,7 @@ def shop():
 
 
 def listing(*pages, seen=None):
-    """A transport that has these pages, one after the other."""
+    """Return a transport that responds with these pages in order."""
     waiting = list(pages)
 
     async def handle(request):
@@ -68,7 +68,7 @@ async def ids_from(*pages, **changes):
 
 
 async def test_all_entries_of_all_pages_come(shop):
-    """298 entries over three pages, with names, schemas and prices; broken ones are not our business here."""
+    """298 entries of three pages are read, with names, schemas and prices; invalid ones are left to the caller."""
     async with api_for(shop.url) as api:
         entries = await api.entries()
     assert [entry.id for entry in entries] == list(shop.products)
@@ -122,19 +122,19 @@ TWO = {"list": {"paging": {"size": 2}}}
     ],
 )
 async def test_the_last_page_is_known(pages, found):
-    """By what the API says of it, else by a page that has nothing new or that there is not."""
+    """The end is what the API declares, else a page without new entries or with an error status."""
     assert await ids_from(*pages, **TWO) == list(found)
 
 
 async def test_a_page_that_comes_again_ends_the_list(caplog):
-    """An API that does not know our page parameter repeats itself for ever."""
+    """An API that ignores our page parameter would repeat its first page for ever."""
     pages = [page_of("a", "b", more=True)] * 2
     assert await ids_from(*pages) == ["a", "b"]
     assert "Page 2 of the list has nothing new" in caplog.text
 
 
 async def test_pages_without_anything_new_end_the_list(caplog):
-    """However often an API says that there is more."""
+    """Several pages without new entries end the list, even if the API says that there are more."""
     seen = []
     pages = [page_of("a", more=True), *[page_of(more=True)] * 9]
     async with api_for("http://127.0.0.1:1", transport=listing(*pages, seen=seen)) as api:
@@ -145,13 +145,13 @@ async def test_pages_without_anything_new_end_the_list(caplog):
 
 @pytest.mark.parametrize("pages", [[], [page_of("a", more=True)], [{**page_of("a"), "total_pages": 2}]])
 async def test_a_page_that_must_be_there_is_missed(pages):
-    """Only for a page that was guessed is a 404 the end."""
+    """A 404 only ends the list if the page was a guess; otherwise it is an error."""
     with pytest.raises(CatalogError, match="of the list: HTTP 404"):
         await ids_from(*pages, httpx2.Response(404, json={}))
 
 
 async def test_an_entry_too_deep_to_be_compared_is_kept_once():
-    """The page comes again, for the API does not know our page parameter."""
+    """The entry is recognised when an API that ignores the page parameter repeats the page."""
     schema = b"[" * 990 + b"]" * 990
     page = b'{"tools": [{"function": {"name": "a", "parameters": ' + schema + b"}}]}"
     pages = [httpx2.Response(200, content=page) for _ in range(2)]
@@ -159,7 +159,7 @@ async def test_an_entry_too_deep_to_be_compared_is_kept_once():
 
 
 async def test_prices_that_cannot_be_read_are_told_once(caplog):
-    """They count as unknown; what they say is not repeated."""
+    """They count as unknown, and the log does not repeat their text."""
     tools = [
         {"function": {"name": each}, "price": price} for each, price in (("a", "0.05 USD"), ("b", "s3cret"))
     ]
@@ -172,14 +172,14 @@ async def test_prices_that_cannot_be_read_are_told_once(caplog):
 
 
 async def test_entries_without_an_id_are_left_out_and_told(caplog):
-    """They could not be bought."""
+    """They could not be bought, so they are skipped, with a line in the log."""
     odd = [{}, None, {"function": {"name": ""}}, {"function": {"name": True}}, {"function": {"name": 7}}]
     assert await ids_from({"tools": odd}) == ["7"]
     assert "4 entries of the list have no function.name and are left out" in caplog.text
 
 
 async def test_an_api_without_pages_is_asked_once():
-    """No parameter, no second page."""
+    """The request has no page parameter, and there is no second one."""
     assert await ids_from(page_of("a", "b"), list={"paging": {"kind": "none"}}) == [
         "a",
         "b",
@@ -187,14 +187,14 @@ async def test_an_api_without_pages_is_asked_once():
 
 
 async def test_an_endless_list_is_given_up(monkeypatch):
-    """After 1,000 pages; here after three."""
+    """The limit is 1,000 pages, and 3 in this test."""
     monkeypatch.setattr(http, "MOST_PAGES", 3)
     with pytest.raises(CatalogError, match="does not end: 3 pages were read. Check list.paging"):
         await ids_from(*(page_of(each, more=True) for each in "abcd"))
 
 
 async def test_a_list_that_is_too_long_in_all_is_given_up(monkeypatch):
-    """Each page may be small enough, and all of them too much."""
+    """Each page may be small enough, but all of them together too large."""
     monkeypatch.setattr(http, "MOST_LIST_BYTES", 100)
     with pytest.raises(CatalogError, match="the list is too large: over 100 bytes at page 2"):
         await ids_from(*(page_of(each * 30, more=True) for each in "abcd"))
@@ -216,7 +216,7 @@ async def test_a_list_that_is_too_long_in_all_is_given_up(monkeypatch):
     ],
 )  # fmt: skip
 async def test_what_is_no_list_is_told_at_once(page, words):
-    """What was wrong, where, and what to do; it is not asked again, for it would be no better."""
+    """The error says what is wrong, where, and what to do. There is no retry, as it would not help."""
     with pytest.raises(CatalogError) as caught:
         await ids_from(page)
     assert words in str(caught.value)
@@ -239,16 +239,16 @@ async def test_what_is_no_list_is_told_at_once(page, words):
     ids=lambda fault: f"{fault.kind}-{fault.status}",
 )
 async def test_what_may_pass_is_tried_again(shop, fault):
-    """Reading is free: the second failure of a page is followed by a third attempt, which is good."""
+    """Reading costs nothing, so after two failures of a page a third attempt succeeds."""
     shop.faults.append(Fault(**{**vars(fault), "times": 2}))
-    slow = fault.kind in ("hang_before_buying", "drip")  # for the others no time limit may get in the way
+    slow = fault.kind in ("hang_before_buying", "drip")  # the others must not run into a timeout
     async with api_for(shop.url, timeout=1.0 if slow else 30.0) as api:
         assert len(await api.entries()) == 298
     assert len(shop.requests) == 5
 
 
 async def test_what_does_not_pass_is_told_in_the_end(shop):
-    """The last failure is the one that is told, and the attempts are counted."""
+    """The error is that of the last of three attempts."""
     shop.faults.append(Fault("status_before_buying", FETCH, times=9))
     async with api_for(shop.url) as api:
         with pytest.raises(
@@ -259,7 +259,7 @@ async def test_what_does_not_pass_is_told_in_the_end(shop):
 
 
 async def test_an_api_that_is_down_is_told(shop):
-    """The cause in its own words."""
+    """The error contains the original cause."""
     await shop.stop()
     async with api_for(shop.url) as api:
         with pytest.raises(CatalogError, match="page 1 of the list: ConnectError: "):
@@ -267,7 +267,7 @@ async def test_an_api_that_is_down_is_told(shop):
 
 
 async def test_a_page_over_the_cap_is_refused(shop):
-    """Reading stops; to ask again would not make it smaller."""
+    """Reading stops at the limit, and there is no retry, as the page would be no smaller."""
     async with api_for(shop.url, max_reply_bytes=1000) as api:
         with pytest.raises(CatalogError, match="max_reply_bytes"):
             await api.entries()
@@ -275,7 +275,7 @@ async def test_a_page_over_the_cap_is_refused(shop):
 
 
 async def test_it_can_be_cancelled_in_a_wait(shop):
-    """The wait before the next attempt ends at once."""
+    """A cancellation ends the wait before the next attempt at once."""
     shop.faults.append(Fault("status_before_buying", FETCH, retry_after="60", times=9))
     async with api_for(shop.url, retry=Retry(longest_retry_after=60)) as api:
         with anyio.move_on_after(0.1) as scope:
@@ -284,7 +284,7 @@ async def test_it_can_be_cancelled_in_a_wait(shop):
 
 
 async def test_retries_are_silent_unless_logging_is_set_up(shop, capfd):
-    """Nothing on stderr by itself, from the library for retries either."""
+    """Nothing is printed to stderr, not even by the library for retries."""
     root = logging.getLogger()
     handlers, root.handlers = root.handlers, []
     try:
@@ -300,7 +300,7 @@ async def test_retries_are_silent_unless_logging_is_set_up(shop, capfd):
     ("tries", "asked", "pause"), [(1, None, 1), (2, None, 2), (9, None, 5), (1, 7.0, 7), (1, 99.0, 30)]
 )
 def test_waits_grow_and_are_bounded(tries, asked, pause):
-    """Doubled each time; what the API asks for goes first; both have a ceiling."""
+    """The wait doubles each time. What the API asks for takes precedence. Both have a maximum."""
     assert Retry(wait=1, jitter=0).pause(tries, asked) == pause
     assert pause <= Retry(wait=1, jitter=0.5).pause(tries, asked) <= pause + 0.5
 
@@ -323,12 +323,12 @@ def test_waits_grow_and_are_bounded(tries, asked, pause):
     ],
 )
 def test_retry_after_is_read(header, seconds):
-    """Seconds or a date; anything else is as if it were not there."""
+    """It may be seconds or a date; anything else is ignored."""
     assert parse_retry_after(header) == seconds
 
 
 class TestAddresses:
-    """Our keys go to the configured host, and that host is where it should be."""
+    """API keys are only sent to the configured host, and only if its address is allowed."""
 
     @staticmethod
     async def ask(url, *addresses, seen=None, **more):
@@ -340,7 +340,7 @@ class TestAddresses:
             return await api.entries()
 
     async def test_the_checked_address_is_the_one_that_is_asked(self):
-        """The name stays in the Host header and in the TLS handshake."""
+        """The checked address is connected to; the name stays in the Host header and the TLS handshake."""
         seen = []
         await self.ask("https://api.example.com:8443/v2", PUBLIC, seen=seen)
         (request,) = seen
@@ -353,7 +353,7 @@ class TestAddresses:
         INSIDE.split(),
     )
     async def test_a_name_that_leads_inside_is_refused(self, address):
-        """Private, link-local, metadata, and what stands for them in IPv6; also if one of several is."""
+        """Private, link-local and metadata addresses, and their IPv6 forms, are refused, even among public ones."""
         for addresses in ([address], [PUBLIC, address]):
             with pytest.raises(CatalogError, match="not on the public internet, so nothing was sent"):
                 await self.ask("https://api.example.com", *addresses)
@@ -362,17 +362,17 @@ class TestAddresses:
         "address", [PUBLIC, "2606:4700::1111", "64:ff9b::5db8:d822", "::ffff:93.184.216.34"]
     )
     async def test_public_addresses_are_good(self, address):
-        """IPv4, IPv6, and IPv4 within IPv6."""
+        """IPv4, IPv6, and IPv4 embedded in IPv6 are accepted."""
         assert len(await self.ask("https://api.example.com", address)) == 1
 
     @pytest.mark.parametrize("url", ["https://10.0.0.1", "https://169.254.169.254", "https://[fd00::1]"])
     async def test_an_inner_address_is_refused_as_base_url_too(self, url):
-        """Only loopback may be meant."""
+        """Only loopback addresses may be used without being public."""
         with pytest.raises(CatalogError, match="not on the public internet"):
             await self.ask(url)
 
     async def test_localhost_must_be_this_machine(self):
-        """Plain http goes nowhere else, whatever the name service says."""
+        """Plain HTTP is sent to loopback only, whatever the resolver returns."""
         assert len(await self.ask("http://localhost:9", "127.0.0.1", "::1")) == 1
         with pytest.raises(CatalogError, match="not on this machine"):
             await self.ask("http://localhost:9", PUBLIC)
@@ -381,12 +381,12 @@ class TestAddresses:
         "url", ["http://api.example.com", "ftp://127.0.0.1", "https://u:p@api.example.com", "http://10.0.0.1"]
     )
     async def test_such_an_address_does_not_get_into_a_profile(self, url):
-        """https, or plain http to loopback."""
+        """The base URL must be https, or plain http to loopback."""
         with pytest.raises(ProfileError):
             profile_for(url)
 
     async def test_a_name_that_is_not_known(self):
-        """The network may be down for a moment: tried again, then told."""
+        """The network may be down for a moment, so resolving is retried before it is an error."""
         asked = []
 
         async def resolver(host, port):
@@ -401,12 +401,12 @@ class TestAddresses:
         assert answer.state == "not_sent"
 
     async def test_a_name_without_an_address(self):
-        """As one that is not known."""
+        """It is an error, like an unknown name."""
         with pytest.raises(CatalogError, match="api.example.com has no address"):
             await self.ask("https://api.example.com")
 
     async def test_a_name_that_moves_inside_buys_nothing(self):
-        """Rebinding: each connection is checked anew, and a purchase is not sent."""
+        """Against DNS rebinding, each connection is checked again, and the order is not sent."""
         answers = iter([[PUBLIC], ["127.0.0.1"], ["127.0.0.1"], ["127.0.0.1"]])
         seen = []
 
@@ -421,7 +421,7 @@ class TestAddresses:
         assert "resolves to 127.0.0.1" in answer.error
 
     async def test_a_dead_address_is_followed_by_the_next(self, shop):
-        """A host has several: the one that answers is used, and the order is sent once."""
+        """If a host has several addresses, the next one is tried, and the order is sent once."""
 
         async def resolver(host, port):
             return ["127.0.0.2", "127.0.0.1"]  # nothing listens at the first
@@ -431,13 +431,13 @@ class TestAddresses:
         assert (answer.state, len(shop.purchases)) == ("answered", 1)
 
     async def test_the_real_name_service_is_asked(self, shop):
-        """localhost, by the system's own resolver."""
+        """localhost is resolved by the system's own resolver."""
         async with api_for(shop.url.replace("127.0.0.1", "localhost")) as api:
             assert len(await api.entries()) == 298
         assert shop.requests[0][2]["host"].startswith("localhost:")
 
     async def test_proxies_of_the_environment_are_not_used(self, shop, monkeypatch):
-        """Nobody gets between us and the API by a variable."""
+        """Environment variables cannot put a proxy between us and the API."""
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, "http://127.0.0.1:9")
         async with api_for(shop.url) as api:
@@ -448,7 +448,7 @@ class TestAddresses:
     "value", ["", "se\ncret", "se\r\ncret: y", "secret\x00", "sécret", " secret", "secret\t"]
 )
 def test_a_secret_that_is_no_header_value_is_refused_unseen(value):
-    """The message says which header, and never what was in it."""
+    """The message names the header, but never shows its value."""
     with pytest.raises(UsageError) as caught:
         Api(profile_for("http://127.0.0.1:1"), keys_of({"x-api-key": value}))
     assert str(caught.value).startswith("the value of x-api-key cannot be sent in a header")
@@ -457,7 +457,7 @@ def test_a_secret_that_is_no_header_value_is_refused_unseen(value):
 
 @pytest.fixture
 def tls(tmp_path):
-    """A TLS server for the name localhost, what it was asked for by name, and a context that trusts it."""
+    """A TLS server for localhost: its URL, the names that clients asked for, and a context that trusts it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     today = dt.datetime.now(dt.UTC)
@@ -506,7 +506,7 @@ async def here(host, port):
 
 
 async def test_the_certificate_is_checked_against_the_name(tls):
-    """Although it is an address that is connected to."""
+    """The host name counts, although the connection is made to an address."""
     url, names, trusting = tls
     async with api_for(url, resolver=here, ssl_context=trusting) as api:
         assert [entry.id for entry in await api.entries()] == ["a"]
@@ -514,7 +514,7 @@ async def test_the_certificate_is_checked_against_the_name(tls):
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_no_connection(tls):
-    """Nothing of the order goes out before the handshake is good."""
+    """Nothing of the order is sent unless the TLS handshake succeeds."""
     url, *_ = tls
     async with api_for(url, resolver=here, retry=Retry(attempts=1)) as api:
         answer = await api.buy("id", {}, key="k")

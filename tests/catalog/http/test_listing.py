@@ -1,4 +1,4 @@
-"""The paging of a list, without a network: where each kind goes on, where it ends, what is said of wrong paths."""
+"""The paging of a list, without a network: how each kind continues and ends, and what is said about wrong paths."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def page_of(*ids, **more):
 
 
 def read(reading, *pages, headers=None):
-    """The requests that were made for these pages, and the ids that were found."""
+    """Return the requests that were made for these pages, and the ids that were found."""
     waiting, asked = list(pages), []
     while reading.position is not None and len(asked) < MOST:
         request = page_request(reading._profile, reading.position)
@@ -37,12 +37,12 @@ def read(reading, *pages, headers=None):
 
 
 def test_one_request_where_there_are_no_pages():
-    """And nothing but the path in it."""
+    """Without paging there is one request, with only the path."""
     assert read(reading_with(), page_of("a")) == ([""], "a")
 
 
 def test_offsets_follow_what_was_given():
-    """An API may give less than was asked for: nothing is left out."""
+    """The next offset is the number of items received, so a page may be smaller than requested."""
     pages = [page_of("a", "b", total=5), page_of("c", "d", total=5), page_of("e", total=5)]
     assert read(reading_with(kind="offset", size_parameter="n", size=3, total_items="total"), *pages) == (
         ["?offset=0&n=3", "?offset=2&n=3", "?offset=4&n=3"],
@@ -51,7 +51,7 @@ def test_offsets_follow_what_was_given():
 
 
 def test_pages_end_where_the_number_of_items_says():
-    """Or the number of pages, or the flag."""
+    """The list also ends by the number of pages, or by a flag."""
     pages = [page_of("a", "b", total=3), page_of("c", total=3)]
     assert read(reading_with(kind="page", total_items="total"), *pages) == (["?page=1", "?page=2"], "abc")
     pages = [page_of("a", n=2), page_of("b", n=2)]
@@ -62,7 +62,7 @@ def test_pages_end_where_the_number_of_items_says():
 
 @pytest.mark.parametrize("last", [{}, {"next": None}, {"next": ""}, {"next": False}])
 def test_a_cursor_leads_on_until_there_is_none(last):
-    """Text or a number; the first request has none."""
+    """A cursor may be text or a number; the first request has none."""
     pages = [page_of("a", next="x=1&y"), page_of("b", next=7), page_of("c", **last)]
     assert read(reading_with(kind="cursor", cursor="next"), *pages) == (
         ["", "?cursor=x%3D1%26y", "?cursor=7"],
@@ -71,20 +71,20 @@ def test_a_cursor_leads_on_until_there_is_none(last):
 
 
 def test_a_cursor_of_zero_is_a_cursor():
-    """Only null, false and nothing are the end."""
+    """Only null, false, "" and a missing field end the list."""
     pages = [page_of("a", next=0), page_of("b")]
     assert read(reading_with(kind="cursor", cursor="next"), *pages) == (["", "?cursor=0"], "ab")
 
 
 @pytest.mark.parametrize("cursor", [True, {"a": 1}, ["x"], 1.5, "x" * 10_000])
 def test_what_is_no_cursor_is_told(cursor):
-    """The path leads to something else."""
+    """The path leads to something else, so the error says to check it."""
     with pytest.raises(CatalogError, match="that is not a cursor (.*): check list.paging.cursor"):
         read(reading_with(kind="cursor", cursor="next"), page_of("a", next=cursor))
 
 
 def test_a_list_that_goes_in_circles_ends(caplog):
-    """By cursors and by links, after as many pages as there are."""
+    """A cursor or link that repeats ends the list, with a warning."""
     pages = [page_of(each, next=f"c{n % 2}") for n, each in enumerate("abcdef")]
     asked, found = read(reading_with(kind="cursor", cursor="next"), *pages)
     assert (len(asked), found) == (3, "abc")
@@ -95,14 +95,14 @@ def test_a_list_that_goes_in_circles_ends(caplog):
 
 @pytest.mark.parametrize("kind", ["cursor", "link"])
 def test_new_cursors_for_nothing_new_end_too(kind):
-    """An API that makes them up for ever."""
+    """An API that invents cursors for ever is given up after some pages without new items."""
     pages = [page_of(next=f"/v2/list?p={n}") for n in range(99)]
     asked, _ = read(reading_with(kind=kind, cursor="next"), *pages)
     assert len(asked) == 3
 
 
 def test_links_lead_on():
-    """In the header, or at a path in the page."""
+    """The link may be in the header, or at a path in the page."""
     reading = reading_with(kind="link")
     reading.take(page_of("a"), {"link": '<https://x.example/v2/list?p=2>; rel="next"'}, "/list")
     assert reading.position.target == "/list?p=2"
@@ -113,7 +113,7 @@ def test_links_lead_on():
 
 
 def test_a_link_elsewhere_is_refused():
-    """Whatever kind of link it is."""
+    """A link to another origin is an error."""
     with pytest.raises(CatalogError, match="leads to evil.test, which is not the API"):
         read(reading_with(kind="link", cursor="next"), page_of("a", next="https://evil.test/v2/list"))
 
@@ -135,14 +135,14 @@ def test_a_link_elsewhere_is_refused():
     ],
 )
 def test_the_link_header(header, link):
-    """As RFC 8288 has it."""
+    """It is parsed as RFC 8288 specifies."""
     assert find_next_link({"link": header}) == link
 
 
 @pytest.mark.slow
 @given(st.text(max_size=200))
 def test_any_link_header_is_read_in_time(header):
-    """Nothing is raised, and nothing takes for ever."""
+    """No text raises an exception or takes too long."""
     find_next_link({"link": header * 20})
 
 
@@ -159,7 +159,7 @@ def test_any_link_header_is_read_in_time(header):
     ],
 )
 def test_signs_that_a_list_goes_on(page, sign):
-    """Where the profile knows nothing of pages."""
+    """If the profile has no paging, fields that suggest more pages are found and described."""
     assert describe_signs_of_more(page, 50, {}) == sign
 
 
@@ -168,7 +168,7 @@ def problems(reading):
 
 
 def test_counts_of_what_was_found():
-    """For the check of a profile, and for its warnings."""
+    """The counts are used by the check of a profile, and for warnings."""
     reading = Reading(Profile(**SMALL).changed(entry={"price": {"path": "p", "unit": "cents"}}))
     items = [{"id": 1, "schema": {}, "p": 5}, {"id": "b", "p": "5 EUR"}, {"name": "no id"}, None]
     reading.take({"items": items})
@@ -183,7 +183,7 @@ def test_counts_of_what_was_found():
 
 
 def test_defaults_that_lead_nowhere_are_no_problem():
-    """Only what the profile says itself, and the schema."""
+    """Only paths that the profile sets itself, and the schema, are reported."""
     reading = reading_with()
     reading.take({"items": [{"id": 1, "title": "a", "input": {"type": "object"}}]})
     assert problems(reading) == [
@@ -192,7 +192,7 @@ def test_defaults_that_lead_nowhere_are_no_problem():
 
 
 def test_the_names_of_an_api_cannot_make_a_line_of_the_log():
-    """Nor steer a terminal."""
+    """Nor can they control a terminal."""
     reading = reading_with()
     reading.take({"items": [{"id": 1, "a\nWARNING b\x1b[2J": 1}]})
     (problem,) = problems(reading)
@@ -200,14 +200,14 @@ def test_the_names_of_an_api_cannot_make_a_line_of_the_log():
 
 
 def test_a_schema_of_null_is_there():
-    """A tool without parameters."""
+    """It means a tool without parameters, and is not reported."""
     reading = reading_with()
     reading.take({"items": [{"id": 1, "schema": None}]})
     assert problems(reading) == []
 
 
 def test_one_of_two_ways_to_tell_the_price_is_enough():
-    """Flat, or by action."""
+    """An item may have a flat price or prices by action."""
     price = {"path": "p", "argument": "action", "by_value": "actions"}
     for item in ({"p": 1}, {"actions": {"a": 1}}):
         reading = Reading(Profile(**SMALL).changed(entry={"price": price}))
@@ -216,7 +216,7 @@ def test_one_of_two_ways_to_tell_the_price_is_enough():
 
 
 def test_a_total_that_is_not_there_is_told():
-    """The list is read by guessing then."""
+    """The problem is reported, and the end of the list has to be guessed."""
     reading = reading_with(kind="offset", total_items="totl")
     assert read(reading, page_of("a", total=2), page_of("b", total=2)) == (
         ["?offset=0", "?offset=1", "?offset=2"],
@@ -243,7 +243,7 @@ JSON = st.recursive(
 
 @given(st.lists(JSON, max_size=8), st.sampled_from(["none", "page", "offset", "cursor", "link"]))
 def test_any_pages_come_to_an_end(pages, kind):
-    """An error in words, or a list."""
+    """Any pages give a list, or a `CatalogError`."""
     settings = {
         "page": {"more": "more", "total_items": "total"},
         "offset": {"more": "more", "total_items": "total"},
@@ -260,7 +260,7 @@ def test_any_pages_come_to_an_end(pages, kind):
 
 
 def test_the_last_id_of_a_page_can_be_its_cursor():
-    """A step -1 is the last of a list; the flag ends the list without another request."""
+    """The path step -1 is the last item of a list; the flag ends the list without another request."""
     pages = [page_of("a", "b", has_more=True), page_of("c", has_more=False)]
     reading = reading_with(kind="cursor", parameter="starting_after", cursor="items.-1.id", more="has_more")
     assert read(reading, *pages) == (["", "?starting_after=b"], "abc")
@@ -269,7 +269,7 @@ def test_the_last_id_of_a_page_can_be_its_cursor():
 
 @pytest.mark.parametrize("kind", ["page", "offset"])
 def test_an_api_that_does_not_know_the_parameter_is_told(kind):
-    """It gives the first page again and again: 2 of 120 items are no list."""
+    """It repeats its first page; that only 2 of 120 items were read is reported."""
     reading = reading_with(kind=kind, parameter="p")
     read(reading, *[page_of("a", "b", total=120)] * 4)
     (problem,) = problems(reading)
@@ -287,7 +287,7 @@ def test_an_api_that_does_not_know_the_parameter_is_told(kind):
 
 
 def test_a_total_that_is_no_number_is_told():
-    """The list is read by guessing then."""
+    """The problem is reported, and the end of the list has to be guessed."""
     reading = reading_with(kind="offset", total_items="items")
     read(reading, page_of("a"), page_of("b"))
     (problem,) = problems(reading)

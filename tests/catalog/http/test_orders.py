@@ -1,4 +1,4 @@
-"""Buying, with the API failing at every point: what is known afterwards is right, and nothing is bought twice."""
+"""Orders to an API that fails at every stage: the outcome is known correctly, and nothing is bought twice."""
 
 import socket
 import threading
@@ -11,13 +11,13 @@ import pytest
 
 from shared.market import KEYS, Fault, PaidApi, api_for
 from shared.waiting import eventually
-from toolwire.catalog.http import orders
+from toolwire.catalog.http import api as api_module
 from toolwire.catalog.http.api import Attempt, Retry
 from toolwire.errors import CatalogError, UsageError
 
 pytestmark = pytest.mark.anyio
 
-SHORT = 0.15  # seconds, where a time-out is what is tested
+SHORT = 0.15  # seconds, for tests of the timeout
 DECLARED = {
     "uncharged_statuses": [400, 401, 402, 403, 404, 409, 422, 429, 503],
     "retry_statuses": [429, 503],
@@ -42,7 +42,7 @@ async def buy(api, shop, name="weather", arguments=None, **more):
 
 
 async def test_a_purchase_is_answered(shop):
-    """The body comes as it was sent, and the order was sent once."""
+    """The body of the reply is returned unchanged, and the order is sent once."""
     attempt = Attempt()
     async with api_for(shop.url) as api:
         answer = await buy(api, shop, attempt=attempt)
@@ -53,7 +53,7 @@ async def test_a_purchase_is_answered(shop):
 
 
 async def test_only_what_is_meant_goes_out(shop):
-    """The profile's headers and those that HTTP needs: nothing of the environment, no cookies, no more."""
+    """Only the profile's headers and those of HTTP are sent: nothing from the environment, and no cookies."""
     async with api_for(shop.url) as api:
         await buy(api, shop)
     ((method, path, headers),) = shop.requests
@@ -68,7 +68,7 @@ async def test_only_what_is_meant_goes_out(shop):
 
 LONG = 5.0
 MATRIX = [
-    # fault, state, status, orders that arrive, bought, time-out
+    # fault, state, status, orders that arrive, bought, timeout
     (Fault("reset_on_connect"), "unknown", None, 0, 0, LONG),
     (Fault("reset_before_buying"), "unknown", None, 1, 0, LONG),
     (Fault("reset_after_buying"), "unknown", None, 1, 1, LONG),
@@ -92,7 +92,7 @@ MATRIX = [
 
 @pytest.mark.parametrize("case", MATRIX, ids=lambda case: f"{case[0].kind}-{case[2]}")
 async def test_a_fault_leaves_the_truth_and_one_order(shop, case):
-    """At every point of a purchase: the state is right, and the order was sent once."""
+    """For a fault at any stage, the reported state is right, and the order was sent once."""
     fault, state, status, orders, bought, timeout = case
     shop.faults.append(Fault(**vars(fault)))
     attempt = Attempt()
@@ -111,7 +111,7 @@ async def test_a_fault_leaves_the_truth_and_one_order(shop, case):
     ids=lambda case: f"{case[0].kind}-{case[2]}",
 )
 async def test_an_idempotent_api_is_asked_again_with_the_same_key(shop, case):
-    """Where the profile promises one charge a key: the answer comes in the end, and is paid for once."""
+    """If the profile promises one charge per key, the order is retried until it is answered, and charged once."""
     fault, *_, timeout = case
     shop.replay = "same"
     shop.faults.append(Fault(**vars(fault)))
@@ -126,7 +126,7 @@ async def test_an_idempotent_api_is_asked_again_with_the_same_key(shop, case):
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_busy_api_that_does_not_charge_is_asked_again(shop, status):
-    """Declared in the profile, 429 and 503 are repeated; Retry-After is waited for."""
+    """429 and 503 are retried if the profile declares that they are not charged; Retry-After is respected."""
     shop.faults.append(Fault("status_before_buying", status=status, retry_after="0.01", times=2))
     attempt = Attempt()
     async with api_for(shop.url, **DECLARED) as api:
@@ -135,7 +135,7 @@ async def test_a_busy_api_that_does_not_charge_is_asked_again(shop, status):
 
 
 async def test_a_busy_api_is_left_alone_in_the_end(shop):
-    """After the last attempt the refusal is the answer, and nothing may have been bought."""
+    """After the last attempt the error status is the answer, and nothing counts as sent."""
     shop.faults.append(Fault("status_before_buying", retry_after="0.01", times=9))
     attempt = Attempt()
     async with api_for(shop.url, **DECLARED) as api:
@@ -146,7 +146,7 @@ async def test_a_busy_api_is_left_alone_in_the_end(shop):
 
 
 async def test_a_wait_that_is_longer_than_the_time_left_is_not_begun(shop):
-    """The refusal is told at once, with the time after which it may be tried."""
+    """The error status is returned at once, with the time after which a retry is possible."""
     shop.faults.append(Fault("status_before_buying", retry_after="60", times=9))
     async with api_for(shop.url, **DECLARED, retry=Retry()) as api:
         answer = await buy(api, shop, timeout=2)
@@ -154,7 +154,7 @@ async def test_a_wait_that_is_longer_than_the_time_left_is_not_begun(shop):
 
 
 async def test_a_conflict_after_a_lost_answer_stays_unknown(shop):
-    """409 on the same key says that it was made before, not what became of it."""
+    """409 for the same key says that the order arrived before, but not what became of it."""
     shop.replay = "conflict"
     shop.faults.append(Fault("reset_after_buying"))
     async with api_for(shop.url, idempotent=True, idempotency_header="x-request-id", **DECLARED) as api:
@@ -163,7 +163,7 @@ async def test_a_conflict_after_a_lost_answer_stays_unknown(shop):
 
 
 async def test_a_lost_answer_stays_unknown_when_the_api_goes_away(shop):
-    """An earlier order may have been bought, so a connection refused later proves nothing."""
+    """The first order may have been bought, so a refused connection in a later attempt proves nothing."""
     shop.faults.append(Fault("reset_after_buying"))
     attempt = Attempt()
     retry = Retry(attempts=3, wait=0.01, jitter=0)
@@ -185,10 +185,10 @@ async def test_a_lost_answer_stays_unknown_when_the_api_goes_away(shop):
 
 
 class TestNothingWentOut:
-    """The connection was never made: tried again, and known not to be bought."""
+    """Without a connection the order is tried again, and in the end it is certain that nothing was bought."""
 
     async def test_a_refused_connection(self, shop):
-        """Nothing listens: not sent, after all attempts."""
+        """If nothing listens, the state after all attempts is "not_sent"."""
         await shop.stop()
         attempt = Attempt()
         async with api_for(shop.url) as api:
@@ -197,7 +197,7 @@ class TestNothingWentOut:
         assert "ConnectError" in answer.error
 
     async def test_an_api_that_comes_back_in_time(self, shop):
-        """The order is sent when the connection can be made, once."""
+        """The order is sent once, as soon as a connection can be made."""
         await shop.stop()
         attempt = Attempt()
 
@@ -213,7 +213,7 @@ class TestNothingWentOut:
         assert attempt.tries >= 3
 
     async def test_a_connection_that_nobody_accepts(self):
-        """A full backlog: the connect times out, and nothing was sent."""
+        """With a full backlog the connection attempt times out, and nothing was sent."""
         with closing(socket.socket()) as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen(0)
@@ -233,7 +233,7 @@ class TestNothingWentOut:
         assert (answer.state, answer.error) == ("not_sent", "ConnectTimeout: no connection within 0.05 s")
 
     async def test_the_time_ends_while_nothing_is_connected(self, shop):
-        """A time-out before anything went out is no doubt."""
+        """A timeout before anything was sent leaves no doubt: the state is "not_sent"."""
         stopped = anyio.Event()
 
         async def never(host, port):
@@ -246,7 +246,7 @@ class TestNothingWentOut:
         assert (answer.state, answer.error) == ("not_sent", said)
 
     async def test_arguments_that_are_no_json(self, shop):
-        """An infinite number cannot be written: refused before anything is asked."""
+        """Infinity has no JSON form, so it is refused before any request."""
         async with api_for(shop.url) as api:
             answer = await buy(api, shop, arguments={"city": float("inf")})
         assert answer.state == "not_sent"
@@ -256,7 +256,7 @@ class TestNothingWentOut:
 
 @contextmanager
 def raw_server(*talks):
-    """A server that plays one function a connection, with the bare socket."""
+    """Serve each connection with the next function, which gets the bare socket."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         listener.settimeout(5)
 
@@ -276,7 +276,7 @@ def raw_server(*talks):
 
 
 def reading(connection):
-    """Read a whole request."""
+    """Read a whole request from a connection."""
     got = b""
     while b"\r\n\r\n" not in got:
         got += connection.recv(65536)
@@ -299,10 +299,10 @@ def good(extra=b""):
 
 
 class TestBytes:
-    """What only a server without manners does."""
+    """Replies that only a raw socket can produce."""
 
     async def test_each_purchase_has_its_own_connection(self):
-        """A server that keeps the connection and closes it later cannot leave the next order in doubt."""
+        """A server that closes a kept-alive connection later cannot make the next order uncertain."""
         with raw_server(replying(good(b"Connection: keep-alive\r\n")), replying(good())) as url:
             async with api_for(url) as api:
                 first = await api.buy("id", {}, key="k")
@@ -329,7 +329,7 @@ class TestBytes:
         ids=lambda reply: reply[:40].decode("ascii", "replace").split("\r")[0][:20],
     )
     async def test_a_broken_reply_is_unknown(self, reply):
-        """Whatever comes back, if it is no whole answer, the order may have been bought."""
+        """After any incomplete or invalid reply, the order may have been bought."""
         with raw_server(replying(reply)) as url:
             async with api_for(url) as api:
                 answer = await api.buy("id", {}, key="k", timeout=3)
@@ -339,7 +339,7 @@ class TestBytes:
     @pytest.mark.slow
     @pytest.mark.parametrize("length", [b"Content-Length: 999999999999\r\n", b""])
     async def test_an_endless_reply_is_not_kept(self, length):
-        """Reading stops at the cap, whether or not the length was told."""
+        """Reading stops at the limit, with or without a Content-Length."""
         sent = []
 
         def pour(connection):
@@ -357,10 +357,10 @@ class TestBytes:
                 answer = await api.buy("id", {}, key="k", timeout=5)
         assert (answer.state, answer.status) == ("unknown", 200)
         assert "max_reply_bytes" in answer.error
-        assert sum(sent) < 20_000_000  # what fits into the sockets' own buffers
+        assert sum(sent) < 20_000_000  # no more than fits into the sockets' buffers
 
     async def test_a_refusal_counts_though_its_body_is_lost(self):
-        """402 is said in the first line: no doubt is left by a body that breaks off."""
+        """The status 402 is certain from the first line, even if the body is cut off."""
         reply = (
             b"HTTP/1.1 402 Payment Required\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
         )
@@ -371,11 +371,11 @@ class TestBytes:
 
 
 class TestCancelled:
-    """Whoever gives up can still read whether the order went out."""
+    """After a cancellation, the attempt still says whether the order was sent."""
 
     @pytest.mark.parametrize(("kind", "bought"), [("hang_before_buying", 0), ("hang_after_buying", 1)])
     async def test_after_it_was_sent(self, shop, kind, bought):
-        """Sent, without an answer."""
+        """A call cancelled after sending has `sent` True and no answer."""
         shop.faults.append(Fault(kind))
         attempt = Attempt()
         async with api_for(shop.url) as api:
@@ -387,7 +387,7 @@ class TestCancelled:
         assert (attempt.sent, attempt.answer) == (True, None)
 
     async def test_before_it_was_sent(self, shop):
-        """In the wait between two attempts to connect: not sent."""
+        """A call cancelled between two connection attempts has `sent` False."""
         await shop.stop()
         attempt = Attempt()
         async with api_for(shop.url, retry=Retry(wait=60)) as api:
@@ -400,10 +400,10 @@ class TestCancelled:
 
 
 class TestOnSend:
-    """The moment before the first byte."""
+    """The callback before the first byte."""
 
     async def test_it_comes_before_the_order(self, shop):
-        """Awaited once, when nothing has arrived yet."""
+        """It is awaited once, before anything has arrived at the API."""
         seen = []
         attempt = Attempt()
 
@@ -416,14 +416,14 @@ class TestOnSend:
         assert (answer.ok, seen) == (True, [(0, False)])
 
     async def test_it_does_not_come_without_a_connection(self, shop):
-        """What is not sent is not written down as sent."""
+        """An order that cannot be sent is not recorded as sent."""
         await shop.stop()
         async with api_for(shop.url) as api:
             answer = await buy(api, shop, on_send=lambda: pytest.fail("nothing was sent"))
         assert answer.state == "not_sent"
 
     async def test_what_it_raises_stops_the_order(self, shop):
-        """A ledger that cannot be written must not be followed by a purchase."""
+        """If the ledger cannot be written, nothing is sent."""
         attempt = Attempt()
 
         async def on_send():
@@ -436,10 +436,10 @@ class TestOnSend:
 
 
 class TestStreams:
-    """Server-sent events: news on the way, and a body in the end."""
+    """Server-sent events: progress messages, then a body."""
 
     async def test_events_are_news_and_the_last_is_the_answer(self, shop):
-        """`data` goes to the listener, `done` has the reply."""
+        """`data` events go to the progress callback; the `done` event has the reply."""
         news = []
         async with api_for(shop.url, streams=True) as api:
             answer = await buy(api, shop, on_progress=news.append)
@@ -448,14 +448,14 @@ class TestStreams:
         assert shop.requests[0][1] == "/products/purchase?stream=true"
 
     async def test_an_error_event_is_a_failure_in_the_body(self, shop):
-        """As HTTP 200 with `success: false` would be."""
+        """It is treated like HTTP 200 with `success: false`."""
         shop.shape = "nested_failure"
         async with api_for(shop.url, streams=True) as api:
             answer = await buy(api, shop)
         assert (answer.ok, answer.body) == (True, {"success": False, "error": "the tool failed"})
 
     async def test_a_listener_that_fails_loses_nothing(self, shop, caplog):
-        """The answer to a purchase is worth more than news of it."""
+        """An exception in the progress callback is logged, and the answer is still returned."""
 
         def broken(message):
             raise ValueError(message)
@@ -509,7 +509,7 @@ class TestStreams:
         ],
     )
     async def test_other_dialects(self, events, body, news):
-        """Pieces of text make up the output; the last piece may be the reply; what is unknown is passed over."""
+        """Text pieces are joined to the output, the last piece may be the reply, and unknown events are ignored."""
         heard = []
         with raw_server(
             replying(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + events)
@@ -519,7 +519,7 @@ class TestStreams:
         assert (answer.body, heard) == (body, news)
 
     async def test_a_stream_is_capped_too(self):
-        """Many small events are as bad as one big one."""
+        """The size limit also applies to the sum of many small events."""
         events = b"data: " + b"x" * 1000 + b"\n\n"
         head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
         with raw_server(replying(head + events * 100 + b"event: done\n\n")) as url:
@@ -529,7 +529,7 @@ class TestStreams:
 
 
 async def test_a_redirect_names_its_target_and_is_not_followed(shop):
-    """Our keys go to the configured host and to no other."""
+    """API keys are only sent to the configured host."""
     with PaidApi() as other:
         target = other.url.replace("127.0.0.1", "localhost")
         shop.faults.append(Fault("redirect", to=f"{target}/products/purchase"))
@@ -541,7 +541,7 @@ async def test_a_redirect_names_its_target_and_is_not_followed(shop):
 
 @pytest.mark.parametrize("key", ["", "a\r\nx-evil: 1", "ä", " a"])
 async def test_a_key_that_breaks_out_of_its_header_is_refused(shop, key):
-    """Before anything is sent."""
+    """Such a key is refused before anything is sent."""
     async with api_for(shop.url) as api:
         with pytest.raises(UsageError, match="cannot be sent in a header"):
             await api.buy("id", {}, key=key)
@@ -549,7 +549,7 @@ async def test_a_key_that_breaks_out_of_its_header_is_refused(shop, key):
 
 
 async def test_the_body_alone_guards_what_is_sent(shop):
-    """A transport that tells nothing of its steps is still known to have taken the order."""
+    """Even if a transport does not call `before_send`, reading the body marks the order as sent."""
     attempt = Attempt()
 
     async def answer_late(request):
@@ -562,7 +562,7 @@ async def test_the_body_alone_guards_what_is_sent(shop):
 
 
 async def test_an_id_that_is_a_number_is_sent_as_one():
-    """As the list has it; text that looks like a number stays text."""
+    """It is a number in the order if it is one in the list; text that looks like a number stays text."""
     orders = []
 
     async def handle(request):
@@ -579,7 +579,7 @@ async def test_an_id_that_is_a_number_is_sent_as_one():
 
 
 async def test_the_request_id_can_go_into_the_body(shop):
-    """By setting; and so can more that every order says."""
+    """The profile can set a body field for the key, and fixed body fields for every order."""
     shop.replay = "same"
     async with api_for(shop.url, request_id_field="request_id", body={"lang": "en"}) as api:
         await buy(api, shop)
@@ -587,7 +587,7 @@ async def test_the_request_id_can_go_into_the_body(shop):
 
 
 async def test_a_refusal_stands_when_the_time_ends_in_the_next_try(shop):
-    """Nothing was bought the first time, and nothing went out the second."""
+    """The first attempt was refused and the second sent nothing, so the refusal is the answer."""
     shop.faults.append(Fault("status_before_buying"))
     asked = []
 
@@ -605,7 +605,7 @@ async def test_a_refusal_stands_when_the_time_ends_in_the_next_try(shop):
 
 
 async def test_an_accident_inside_is_an_answer_too(shop, caplog):
-    """Whatever breaks after the order went out, it is told as unknown; the trace is in the log."""
+    """An unexpected exception after the order was sent makes its state unknown; the log has the traceback."""
 
     async def burst(request):
         raise RuntimeError("a bug")
@@ -617,7 +617,7 @@ async def test_an_accident_inside_is_an_answer_too(shop, caplog):
 
 
 async def test_nothing_is_bought_after_the_end(shop):
-    """A call that comes, or is tried again, when the connection is closed sends nothing."""
+    """Once the client is closed, no call or retry sends anything."""
     async with api_for(shop.url) as api:
         pass
     answer = await buy(api, shop)
@@ -628,14 +628,14 @@ async def test_nothing_is_bought_after_the_end(shop):
 
 
 async def test_a_reply_that_is_there_is_read_however_long_that_takes(shop, monkeypatch):
-    """The API's time ends with the last byte of its reply: what we do with it afterwards loses nothing."""
-    read = orders.read_body
+    """The timeout ends with the last byte of the reply, so slow processing afterwards loses nothing."""
+    read = api_module.read_body
 
     async def slowly(*args):
         await anyio.sleep(2 * SHORT)
         return await read(*args)
 
-    monkeypatch.setattr(orders, "read_body", slowly)
+    monkeypatch.setattr(api_module, "read_body", slowly)
     async with api_for(shop.url) as api:
         answer = await buy(api, shop, timeout=SHORT)
     assert answer.ok

@@ -1,4 +1,4 @@
-"""The requests that a profile describes: what is in them, and what is refused before anything is sent."""
+"""The requests that a profile describes: their content, and what is refused before anything is sent."""
 
 import json
 from urllib.parse import parse_qsl, urlsplit
@@ -29,7 +29,7 @@ SMALL = {
 
 
 def small(**tables):
-    """The smallest profile, with more settings in its tables."""
+    """Return the smallest profile, with more settings in its tables."""
     return Profile(**SMALL).changed(**tables)
 
 
@@ -42,7 +42,7 @@ def query_of(request):
 
 
 def test_an_order_of_agentpmt():
-    """The name and the parameters, and nothing secret."""
+    """The order has the product's name and the parameters, but no secrets."""
     request = order_request(BUILTIN["agentpmt"], "slug", {"action": "read"}, "k")
     assert (request.method, request.target) == ("POST", "/products/purchase")
     assert body_of(request) == {"name": "slug", "parameters": {"action": "read"}}
@@ -50,7 +50,7 @@ def test_an_order_of_agentpmt():
 
 
 def test_fixed_headers_query_and_body():
-    """Of all requests, and of this kind alone."""
+    """Settings for all requests and settings for orders are combined; those for orders take precedence."""
     shared = {"headers": {"X-All": "1", "X-Both": "1"}, "query": {"v": "3"}}
     own = {"headers": {"X-Both": "2"}, "query": {"w": "4"}, "body": {"lang": "en"}, "request_id_field": "ref"}
     request = order_request(
@@ -62,13 +62,13 @@ def test_fixed_headers_query_and_body():
 
 
 def test_a_header_of_the_profile_takes_the_place_of_ours():
-    """Whatever its case: a header is sent once."""
+    """Header names are compared without case, so a header is sent once."""
     request = order_request(small(request={"headers": {"accept": "application/x"}}), "a", {}, "k")
     assert request.headers == {"accept": "application/x", "Content-Type": "application/json"}
 
 
 def test_fields_inside_of_fields():
-    """A dot leads into the body, and the profile's own table is not changed by it."""
+    """A dotted name sets a nested field of the body, without changing the profile's own table."""
     profile = small(
         call={"body": {"params": {"mode": "sync"}}, "id_field": "params.name", "arguments": "params.input"}
     )
@@ -93,21 +93,21 @@ def test_fields_inside_of_fields():
     ],
 )
 def test_an_id_is_one_step_of_the_path(id, step):
-    """Whatever it holds."""
+    """All special characters of an id are escaped."""
     profile = small(call={"path": "/tools/{id}/run", "id_field": ""})
     assert order_request(profile, id, {}, "k").target == f"/tools/{step}/run"
 
 
 @pytest.mark.parametrize("id", ["..", ".", "../../admin", "a/../b", "%2e%2e", "..\\x", "", "\ud800"])
 def test_an_id_that_climbs_is_not_sent(id):
-    """A server may decode a path before it walks it."""
+    """A server may decode a path before it resolves ".."."""
     profile = small(call={"path": "/tools/{id}/run", "id_field": ""})
     with pytest.raises(CatalogError, match="the id"):
         order_request(profile, id, {}, "k")
 
 
 def test_integers_of_any_size_are_written_exactly():
-    """Wei, for example; in the body and in the query."""
+    """Large integers, such as amounts in wei, are exact in the body and in the query."""
     big = 2**256 - 1
     assert body_of(order_request(small(), "a", {"wei": big, "t": "ä"}, "k"))["input"] == {
         "wei": big,
@@ -118,7 +118,7 @@ def test_integers_of_any_size_are_written_exactly():
 
 
 def deep(levels):
-    """A list inside of lists."""
+    """Return a nested list."""
     value = []
     for _ in range(levels):
         value = [value]
@@ -140,7 +140,7 @@ def deep(levels):
     ids=["nan", "inf", "nested-inf", "surrogate", "surrogate-in-list", "deep", "endless"],
 )
 def test_what_cannot_be_written_is_refused(method, value, words):
-    """Never sent as null or as something else."""
+    """Such a value is never replaced by null or anything else."""
     profile = small(call={"method": method, "arguments": ""})
     with pytest.raises(CatalogError, match=words):
         order_request(profile, "a", {"x": value}, "k")
@@ -149,7 +149,7 @@ def test_what_cannot_be_written_is_refused(method, value, words):
 @pytest.mark.parametrize("method", ["POST", "GET"])
 @pytest.mark.parametrize("name", ["id", "lang", "ref"])
 def test_an_argument_cannot_stand_in_for_a_fixed_field(method, name):
-    """A model that sends an `id` does not buy another entry."""
+    """A model cannot buy another entry by sending an argument `id`."""
     fixed = {"query": {"lang": "en"}} if method == "GET" else {"body": {"lang": "en"}}
     profile = small(call={"method": method, "arguments": "", "request_id_field": "ref", **fixed})
     with pytest.raises(
@@ -159,7 +159,7 @@ def test_an_argument_cannot_stand_in_for_a_fixed_field(method, name):
 
 
 def test_an_argument_cannot_stand_in_for_a_secret():
-    """Nor for a parameter that all requests have."""
+    """Nor can it replace a query parameter that all requests have."""
     secret = {"variable": "KEY", "place": "query", "key": "token"}
     profile = small(
         secrets={"key": secret}, request={"query": {"v": "3"}}, call={"method": "GET", "arguments": ""}
@@ -170,7 +170,7 @@ def test_an_argument_cannot_stand_in_for_a_secret():
 
 
 def test_arguments_in_the_query():
-    """Each a parameter of its own, or all of them as JSON in one."""
+    """Each argument is a parameter of its own, or all of them are JSON in one parameter."""
     given = {
         "t": "a&b",
         "n": 1.5,
@@ -190,7 +190,7 @@ def test_arguments_in_the_query():
 
 
 def test_a_query_has_an_end():
-    """Servers refuse long ones, each in its own way."""
+    """A request line that is too long is refused, because servers handle that differently."""
     profile = small(call={"method": "GET"})
     with pytest.raises(CatalogError, match="the request is too long"):
         order_request(profile, "a", {"t": "x" * 40_000}, "k")
@@ -199,12 +199,12 @@ def test_a_query_has_an_end():
 @given(st.dictionaries(st.text(), st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8), max_size=4))  # fmt: skip
 def test_any_json_arrives_as_it_was(arguments):
-    """In the body of an order."""
+    """Any JSON argument is unchanged in the body of an order."""
     assert body_of(order_request(small(), "a", arguments, "k"))["input"] == arguments
 
 
 def test_streams_are_asked_for():
-    """With the parameters that the profile names."""
+    """The request has the query parameters that the profile sets for streams."""
     request = order_request(small(call={"streams": True, "stream_query": {"sse": "1"}}), "a", {}, "k")
     assert request.target == "/call?sse=1"
     assert request.headers["Accept"] == "text/event-stream, application/json"
@@ -223,13 +223,13 @@ def test_streams_are_asked_for():
     ],
 )
 def test_a_page_is_asked_for(paging, position, target):
-    """As the profile pages."""
+    """The request for a page follows the profile's kind of paging."""
     request = page_request(small(list={"paging": paging}), position)
     assert (request.method, request.target, request.content) == ("GET", target, b"")
 
 
 def test_a_page_is_asked_for_in_a_body():
-    """POST lists take their position there."""
+    """A list by POST can have its position in the body."""
     paging = {"kind": "cursor", "cursor": "next", "place": "body", "size_parameter": "n", "size": 5}
     profile = small(list={"method": "POST", "body": {"kind": "x"}, "paging": paging})
     assert body_of(page_request(profile, Position())) == {"kind": "x", "n": 5}
@@ -237,14 +237,14 @@ def test_a_page_is_asked_for_in_a_body():
 
 
 def test_a_balance_is_asked_for():
-    """Where the profile has a request for it."""
+    """Without `[balance]` in the profile it is an error."""
     assert balance_request(BUILTIN["agentpmt"]).target == "/credits/balance"
     with pytest.raises(CatalogError, match=r"profile x has no \[balance\]"):
         balance_request(small())
 
 
 def test_credentials_are_added_last():
-    """In the query and in headers."""
+    """They go into the query or into headers."""
     found = Credentials(headers={"X-Key": "k"}, query={"token": "a&b"}, values=("k", "a&b"))
     request = add_credentials(OutgoingRequest("GET", "/a", {"Accept": "x"}), found)
     assert (request.target, request.headers) == ("/a?token=a%26b", {"Accept": "x", "X-Key": "k"})
@@ -263,7 +263,7 @@ def test_credentials_are_added_last():
     ],
 )
 def test_links_on_the_same_origin(link, target):
-    """Whole, or relative to the page."""
+    """The link may be absolute, or relative to the page."""
     assert next_link(small(), link, "/list?page=1") == target
 
 
@@ -278,13 +278,13 @@ def test_links_on_the_same_origin(link, target):
     ],
 )
 def test_links_that_lead_elsewhere_are_refused(link):
-    """Our secrets would go there."""
+    """Otherwise secrets would be sent there."""
     with pytest.raises(CatalogError, match="the link to the next page"):
         next_link(small(), link, "/list")
 
 
 def test_a_link_that_repeats_our_secret_does_not_send_it_twice():
-    """An API makes the link from what it was asked."""
+    """APIs build the link from the request, which had the secret in its query."""
     secret = {"variable": "KEY", "place": "query", "key": "token"}
     profile = small(secrets={"key": secret}, list={"paging": {"kind": "link"}})
     for query in ("token=s3cret&page=2", "page=2&token=s3cret", "page=2&to%6ben=s3cret"):

@@ -1,4 +1,4 @@
-"""Connections: one for each request, made before anything is booked, to where the profile allows."""
+"""Connections: one for each request, opened before anything is booked, and only to addresses that are allowed."""
 
 import base64
 import ipaddress
@@ -37,7 +37,7 @@ async def limit(anyio_backend):
 
 
 class Peer:
-    """A server that does with each connection what it is told to, and keeps what it heard."""
+    """A server that runs `act` for each connection, and records what it received."""
 
     def __init__(self, act):
         self.heard = []
@@ -49,7 +49,7 @@ class Peer:
 
     def read_request(self, connection):
         data = b""
-        # All of it: a socket that is closed with something unread resets its connection.
+        # Read all of it: closing a socket with unread data resets the connection.
         while not data.endswith(b"\r\n\r\norder") and not (
             data.startswith(b"CONNECT") and b"\r\n\r\n" in data
         ):
@@ -62,7 +62,7 @@ class Peer:
 
 @contextmanager
 def listening(act, context=None):
-    """A peer on loopback, and its port."""
+    """Serve a peer on loopback; yields it and its port."""
     peer, open_ones = Peer(act), []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -109,7 +109,7 @@ async def send(transport, request):
 
 
 async def test_a_request_is_booked_on_an_open_connection_and_sent_after_it():
-    """Between "connected" and the first byte."""
+    """`before_send` is awaited once the connection is open, before the first byte."""
     events = []
     with listening(answer) as (peer, port):
 
@@ -123,7 +123,7 @@ async def test_a_request_is_booked_on_an_open_connection_and_sent_after_it():
 
 
 async def test_what_refuses_the_booking_keeps_the_request_from_being_sent():
-    """The server sees a connection that ends."""
+    """The server only sees a connection that is closed."""
     ended = threading.Event()
 
     def watch(peer, connection):
@@ -147,7 +147,7 @@ async def test_what_refuses_the_booking_keeps_the_request_from_being_sent():
     "parting", [b"", b"HTTP/1.1 408 Request Timeout\r\n\r\n"], ids=["silent", "with words"]
 )
 async def test_a_connection_that_died_while_the_order_was_booked_is_known(parting):
-    """Nothing was sent on it, so nothing is in doubt."""
+    """`is_open()` becomes False, so nothing is sent on it, and nothing is uncertain."""
     gone = threading.Event()
 
     def hang_up(peer, connection):
@@ -172,7 +172,7 @@ async def test_a_connection_that_died_while_the_order_was_booked_is_known(partin
 
 
 async def test_a_reset_in_the_middle_of_a_reply_is_an_error():
-    """And not the end of it."""
+    """The reply does not count as complete."""
 
     def reset(peer, connection):
         peer.read_request(connection)
@@ -189,7 +189,7 @@ async def test_a_reset_in_the_middle_of_a_reply_is_an_error():
     ids=["asyncio", "uvloop", "trio"],
 )
 async def test_a_long_reply_comes_whole(anyio_backend):
-    """More than is held unread at a time, on every event loop."""
+    """It is larger than what is buffered at a time, on every event loop."""
     body = bytes(range(256)) * 20_000
 
     def much(peer, connection):
@@ -201,7 +201,7 @@ async def test_a_long_reply_comes_whole(anyio_backend):
 
 
 async def test_nobody_listens():
-    """A connection that is refused is a ConnectError, whatever the system calls it."""
+    """A refused connection is a ConnectError on every system."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(httpx2.ConnectError):
@@ -212,7 +212,7 @@ async def test_nobody_listens():
 
 
 def tunnel(status=b"200 OK"):
-    """A proxy that connects to this machine, whatever it is asked for."""
+    """Return the behaviour of a proxy that connects to this machine, whatever host it is asked for."""
 
     def act(peer, connection):
         head = peer.read_request(connection)
@@ -234,17 +234,17 @@ def tunnel(status=b"200 OK"):
 
 
 def pump(source, target):
-    with suppress(OSError):  # the other side has hung up: so does this one
+    with suppress(OSError):  # if one side has closed, close the other too
         while data := source.recv(65536):
             target.sendall(data)
     for each in (source, target):
-        with suppress(OSError):  # it is gone already
+        with suppress(OSError):  # already closed
             each.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A certificate for localhost that vouches for itself, and a server context with it."""
+    """A self-signed certificate for localhost, as a server context and a CA file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -270,14 +270,12 @@ def certificate(tmp_path_factory):
 
 
 async def test_the_tickets_of_a_tls_session_are_no_sign_that_the_server_hangs_up(certificate):
-    """TLS 1.3 sends them after the handshake, while the order is being booked."""
+    """TLS 1.3 sends tickets after the handshake, while the order is being booked."""
     context, ca_file = certificate
     seen = []
 
     async def before_send(is_open):
-        await anyio.to_thread.run_sync(
-            greeted.wait, 5
-        )  # the handshake is over there, and the tickets are out
+        await anyio.to_thread.run_sync(greeted.wait, 5)  # the handshake is complete, and the tickets are sent
         seen.append(is_open())
 
     greeted = threading.Event()
@@ -293,14 +291,14 @@ async def test_the_tickets_of_a_tls_session_are_no_sign_that_the_server_hangs_up
 
 
 async def test_a_tls_connection_that_was_cut_while_the_order_was_booked_is_known(certificate):
-    """Nothing was sent on it, so nothing is in doubt."""
+    """`is_open()` becomes False, so nothing is sent on it, and nothing is uncertain."""
     _, ca_file = certificate
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(ca_file.replace("ca.pem", "both.pem"))
     context.num_tickets = 0
 
     def hang_up(peer, connection):
-        connection.close()  # without a word of TLS
+        connection.close()  # without a TLS close
 
     async def before_send(is_open):
         await eventually(lambda: not is_open())
@@ -314,7 +312,7 @@ async def test_a_tls_connection_that_was_cut_while_the_order_was_booked_is_known
 
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 async def test_a_request_goes_through_the_proxy(secure, certificate):
-    """As a tunnel, with the proxy's own credentials, which the API does not see."""
+    """The proxy opens a tunnel; the API does not see the proxy's credentials."""
     context, ca_file = certificate
     booked = []
 
@@ -331,11 +329,11 @@ async def test_a_request_goes_through_the_proxy(secure, certificate):
     assert proxy.heard[0].startswith(b"CONNECT localhost:%d HTTP/1.1\r\n" % port)
     assert base64.b64encode(b"me:secret") in proxy.heard[0]
     assert base64.b64encode(b"me:secret") not in api.heard[0]
-    assert booked == [1]  # the tunnel was open by then
+    assert booked == [1]  # by then, the tunnel was open
 
 
 async def test_a_proxy_that_refuses_has_sent_nothing():
-    """The order was not booked."""
+    """The order is not booked either."""
     booked = []
 
     async def before_send(is_open):
@@ -349,7 +347,7 @@ async def test_a_proxy_that_refuses_has_sent_nothing():
 
 
 async def test_certificates_of_our_own_are_trusted_when_named(certificate):
-    """And not otherwise."""
+    """Without `ca_file` the certificate is refused."""
     context, ca_file = certificate
     with listening(answer, context) as (_, port):
         good = OneRequestTransport(Network(ca_file=ca_file).ssl_context)
@@ -361,7 +359,7 @@ async def test_certificates_of_our_own_are_trusted_when_named(certificate):
 
 @pytest.mark.parametrize("text", [None, "no certificate"])
 def test_a_file_that_holds_no_certificates_is_an_error(tmp_path, text):
-    """It names the setting and the file."""
+    """The error names the setting and the file."""
     file = tmp_path / "ca.pem"
     if text is not None:
         file.write_text(text)
@@ -377,7 +375,7 @@ async def internal(host, port):
 
 
 async def test_an_internal_address_is_refused_with_the_way_out():
-    """Until the profile allows it, and then only that."""
+    """The error says which setting allows it; other networks stay refused."""
     base = Base.of("https://api.internal")
     with pytest.raises(CatalogError, match=r'network.allow = \["10.1.2.3"\]'):
         await base.addresses(internal)
@@ -388,13 +386,13 @@ async def test_an_internal_address_is_refused_with_the_way_out():
 
 
 async def test_a_flood_of_interim_responses_lets_others_run():
-    """A server that says "continue" without end keeps no other task waiting for more than one read."""
+    """A server that sends "100 Continue" without end does not block other tasks for more than one read."""
     flood = b"HTTP/1.1 100 Continue\r\n\r\n" * 40_000  # 1 MB: many reads
     turns, reads = 0, []
 
     def pour(peer, connection):
         peer.read_request(connection)
-        with suppress(OSError):  # the other side has had enough
+        with suppress(OSError):  # the client has closed the connection
             connection.sendall(flood + REPLY)
 
     async def count():
@@ -417,11 +415,11 @@ async def test_a_flood_of_interim_responses_lets_others_run():
     assert not any(first and second for first, second in itertools.pairwise(idle))
 
 
-# --- as the profile says ---
+# --- settings of the profile ---
 
 
 def sell(peer, connection):
-    """Take an order of any length, and answer it."""
+    """Receive an order of any length, and reply to it."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += connection.recv(65536)
@@ -440,7 +438,7 @@ async def here(host, port):
 
 
 async def test_orders_go_through_the_profile_s_proxy_with_its_certificates(certificate):
-    """The name is the proxy's to resolve; the certificate is checked against the file that is named."""
+    """The proxy resolves the name; the certificate is verified with the profile's `ca_file`."""
     context, ca_file = certificate
     with listening(sell, context) as (api, port), listening(tunnel()) as (proxy, via):
         network = {"proxy": f"http://127.0.0.1:{via}", "ca_file": ca_file}
@@ -452,7 +450,7 @@ async def test_orders_go_through_the_profile_s_proxy_with_its_certificates(certi
 
 
 async def test_orders_go_to_the_internal_addresses_that_the_profile_allows():
-    """And to no other."""
+    """Without `network.allow` nothing is sent."""
     with listening(sell) as (api, port):
         url, network = f"http://api.internal:{port}", {"allow_http": True}
         async with api_for(url, network=network, resolver=here, retry=Retry(attempts=1)) as client:

@@ -31,7 +31,7 @@ def shop():
 
 @asynccontextmanager
 async def agentpmt(shop, folder, variables=None, **settings):
-    """The built-in profile at the sample API, loaded, and a client of it."""
+    """Connect a client to a loaded catalogue of the built-in profile at the sample API."""
     given = environ(folder, AGENT_PAYMENT_BASE_URL=shop.url, **(variables or {}))
     catalog = Catalog(environ=given, refresh=None, **settings)
     async with connect(catalog) as client:
@@ -40,13 +40,13 @@ async def agentpmt(shop, folder, variables=None, **settings):
 
 
 def spent(folder):
-    """What our ledger says was charged."""
+    """Return the amount that our ledger has as charged."""
     with ledger_in(folder) as ledger:
         return sum(row.money for row in ledger.rows() if row.state == "settled")
 
 
 async def test_the_two_keys_make_the_token(shop, tmp_path):
-    """Which the vendor still accepts; nothing of the older form is sent."""
+    """The vendor still accepts such a token; the older headers are not sent."""
     async with agentpmt(shop, tmp_path) as (catalog, client):
         assert (catalog.status.state, catalog.status.registered) == ("live", 6)
         result = await client.call("weather", city="Ulm")
@@ -58,7 +58,7 @@ async def test_the_two_keys_make_the_token(shop, tmp_path):
 
 
 async def test_a_token_of_its_own_goes_before_them(tmp_path):
-    """It is what the vendor gives out today."""
+    """It is the form that the vendor issues today."""
     token = "tok-" + "x" * 20
     with PaidApi(token=token) as shop:
         async with agentpmt(shop, tmp_path, {"AGENT_PAYMENT_TOKEN": token}) as (_, client):
@@ -67,7 +67,7 @@ async def test_a_token_of_its_own_goes_before_them(tmp_path):
 
 
 async def test_both_forms_see_one_account(shop, tmp_path):
-    """In dollars and in credits; the ledgers add up to what the API took."""
+    """One shows dollars, the other credits; the ledgers together have what the API charged."""
     first, second = tmp_path / "keys", tmp_path / "token"
     first.mkdir()
     second.mkdir()
@@ -80,7 +80,7 @@ async def test_both_forms_see_one_account(shop, tmp_path):
 
 
 async def test_prices_by_action(shop, tmp_path):
-    """Each action costs its own price, and the description says so."""
+    """Each action costs its own price, and the description shows the range."""
     product = next(iter(shop.products.values()))
     product.actions, product.parameters, product.run = (
         {"read": 0.01, "write": 0.2},
@@ -102,7 +102,7 @@ async def test_prices_by_action(shop, tmp_path):
 
 
 async def test_prices_by_action_outlive_a_restart(shop, tmp_path):
-    """They are kept with the definitions."""
+    """They are cached with the definitions."""
     product = next(iter(shop.products.values()))
     product.actions, product.parameters = {"read": 0.01, "write": 0.2}, ACTION
     async with agentpmt(shop, tmp_path) as (catalog, _):
@@ -115,7 +115,7 @@ async def test_prices_by_action_outlive_a_restart(shop, tmp_path):
 
 @pytest.mark.parametrize("shape", ["flat", "output", "nested"])
 async def test_all_shapes_of_replies(shop, tmp_path, shape):
-    """The two older ones do not tell the cost: the price of the list counts."""
+    """The two older shapes have no cost, so the listed price counts."""
     shop.shape = shape
     async with agentpmt(shop, tmp_path) as (_, client):
         result = await client.call("weather", city="Ulm")
@@ -124,6 +124,6 @@ async def test_all_shapes_of_replies(shop, tmp_path, shape):
 
 
 async def test_a_product_is_found_by_its_slug(shop):
-    """The vendor takes both."""
+    """Like the vendor's API, the sample API accepts a slug instead of an id."""
     reply = shop.buy({"name": "weather", "parameters": {"city": "Ulm"}}, {"authorization": f"Bearer {TOKEN}"})
     assert (reply["charged_credits"], reply["balance_credits"]) == (1.0, 999.0)

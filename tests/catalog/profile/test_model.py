@@ -1,4 +1,4 @@
-"""Profiles: what they hold, and what is refused with which words."""
+"""Profiles: what they contain, and how errors in them are reported."""
 
 import datetime as dt
 import sys
@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from toolwire.catalog.profile.extract import read_item
-from toolwire.catalog.profile.model import (
-    BUILTIN,
-    Call,
-    ListRequest,
-    Paging,
-    Profile,
-    ProfileError,
-    Secret,
-    json_schema,
-)
+from toolwire.catalog.profile.model import BUILTIN, Profile, ProfileError, Secret, json_schema
+from toolwire.catalog.profile.tables import Call, ListRequest, Paging
 from toolwire.catalog.tools.definitions import Entry, price_for
 from toolwire.catalog.values import get_path
 from toolwire.errors import UsageError
@@ -38,12 +30,12 @@ WEATHER = {"name": "65f1", "description": "W — x", "parameters": {"a": 1}}
 
 
 def small(**tables):
-    """The smallest profile, with more settings in its tables."""
+    """Return the smallest profile, with more settings in its tables."""
     return Profile(**SMALL).changed(**tables)
 
 
 def test_agentpmt_is_built_in():
-    """As its vendor documents it: a token, or what is made of the two older keys."""
+    """As its vendor documents, it has a token, or one made of the two older keys."""
     assert Profile.find("agentpmt") is AGENTPMT
     assert AGENTPMT.base_url == "https://api.agentpmt.com"
     token = AGENTPMT.secrets["token"]
@@ -58,7 +50,7 @@ def test_agentpmt_is_built_in():
 
 
 def test_the_older_form_of_agentpmt_is_chosen_by_name():
-    """Two keys in headers, the product's id in the body."""
+    """It sends two keys in headers, and the product's id in the body."""
     assert Profile.find("agentpmt-keys") is KEYS_FORM
     assert {each.key: each.variable for each in KEYS_FORM.secrets.values()} == {
         "x-api-key": "AGENT_PAYMENT_API_KEY",
@@ -69,7 +61,7 @@ def test_the_older_form_of_agentpmt_is_chosen_by_name():
 
 @pytest.mark.parametrize("profile", [AGENTPMT, KEYS_FORM], ids=lambda each: each.name)
 def test_agentpmt_takes_the_variables_of_the_environment(profile):
-    """Address, budget and filter; and it promises nothing about orders that are sent twice."""
+    """Address, budget and filter have variables; it is not promised that repeated orders are charged once."""
     variables = profile.environment
     assert (variables.base_url, variables.budget, variables.filter) == (
         "AGENT_PAYMENT_BASE_URL",
@@ -83,7 +75,7 @@ def test_agentpmt_takes_the_variables_of_the_environment(profile):
 
 
 def test_an_item_of_agentpmt_is_an_entry():
-    """The name is an id, the schema is under function.parameters."""
+    """The id is also the name, and the schema is at function.parameters."""
     item = {"type": "function", "function": WEATHER}
     entry = AGENTPMT.read_entry(item)
     assert entry == Entry("65f1", "65f1", "W — x", {"a": 1})
@@ -106,7 +98,7 @@ def test_an_item_of_agentpmt_is_an_entry():
     ],
 )
 def test_prices_of_agentpmt_are_in_credits_or_dollars(more, price):
-    """100 credits are a dollar; an older entry has dollars; another currency is no price."""
+    """100 credits are a dollar, older entries have dollars, and in any other currency the price is unknown."""
     assert AGENTPMT.read_entry({"function": WEATHER, **more}).price == price
 
 
@@ -120,7 +112,7 @@ def test_prices_of_agentpmt_are_in_credits_or_dollars(more, price):
     ],
 )
 def test_agentpmt_has_prices_by_action(actions):
-    """As an object or a list; an action that is not there costs the highest price."""
+    """They may be an object or a list; for an action that is not in it, the highest price counts."""
     pricing = {"price_per_unit": 5, "currency": "credits", "actions": actions}
     entry = AGENTPMT.read_entry({"function": WEATHER, "x-pricing": pricing})
     assert (entry.prices, entry.price_argument) == ({"read": 10_000, "write": 200_000}, "action")
@@ -131,7 +123,7 @@ def test_agentpmt_has_prices_by_action(actions):
 
 
 def test_a_price_by_action_that_cannot_be_read_is_no_price():
-    """Nor is the highest one known then."""
+    """The highest price is then unknown as well."""
     pricing = {"currency": "credits", "actions": {"read": 1, "write": "dear"}}
     entry = AGENTPMT.read_entry({"function": WEATHER, "x-pricing": pricing})
     assert price_for(entry, {"action": "read"}) == ("read", 10_000)
@@ -158,7 +150,7 @@ def test_an_item_without_an_id_is_no_entry(item):
     ],
 )
 def test_prices_by_action_that_are_not_where_the_profile_says(actions):
-    """They are unreadable, not unseen; nor does a flat price stand in for them."""
+    """They are reported as unreadable, and the flat price is not used instead."""
     pricing = {"price_per_unit": 5, "currency": "credits", "actions": actions}
     read = read_item(AGENTPMT.entry, {"function": WEATHER, "x-pricing": pricing})
     assert read.unreadable_prices
@@ -166,14 +158,14 @@ def test_prices_by_action_that_are_not_where_the_profile_says(actions):
 
 
 def test_no_prices_by_action_are_none():
-    """An empty table says nothing, and the flat price counts."""
+    """An empty table is ignored, and the flat price counts."""
     pricing = {"price_per_unit": 5, "currency": "credits", "actions": {}}
     read = read_item(AGENTPMT.entry, {"function": WEATHER, "x-pricing": pricing})
     assert (read.unreadable_prices, read.entry.price) == ((), 50_000)
 
 
 def test_the_example_maps_another_api():
-    """A file of some forty lines is all that another API takes."""
+    """A file of about forty lines is enough to describe another API."""
     shop = Profile.find(str(SHOP))
     paging = shop.list.paging
     assert (paging.kind, paging.parameter_name, paging.size_parameter, paging.size, paging.start) == (
@@ -217,19 +209,19 @@ def test_the_example_maps_another_api():
     ],
 )
 def test_a_price_is_read_in_its_unit(unit, amount, price):
-    """Exactly, and rounded up to a micro-dollar."""
+    """It is exact, and rounded up to a micro-dollar."""
     profile = small(entry={"price": {"path": "p", "unit": unit}})
     assert profile.read_entry({"id": "a", "p": amount}).price == price
 
 
 @pytest.mark.parametrize("profile", [AGENTPMT, Profile.load(SHOP), Profile(**SMALL)], ids=lambda p: p.name)
 def test_a_profile_survives_the_way_through_plain_data(profile):
-    """What is written out reads as the same profile."""
+    """`from_dict(as_dict())` gives an equal profile."""
     assert Profile.from_dict(profile.as_dict()) == profile
 
 
 def test_yaml_is_read_as_toml_is(tmp_path):
-    """The same settings in the other format."""
+    """The same settings in YAML give the same profile."""
     yaml = pytest.importorskip("yaml")
     path = tmp_path / "shop.yaml"
     path.write_text(yaml.safe_dump(Profile.load(SHOP).as_dict()))
@@ -240,7 +232,7 @@ def test_yaml_is_read_as_toml_is(tmp_path):
 
 
 def test_without_pyyaml_the_error_says_what_to_do(tmp_path, monkeypatch):
-    """Install it, or write TOML."""
+    """The user can install it, or write TOML."""
     monkeypatch.setitem(sys.modules, "yaml", None)
     path = tmp_path / "x.yml"
     path.write_text("name: x")
@@ -249,7 +241,7 @@ def test_without_pyyaml_the_error_says_what_to_do(tmp_path, monkeypatch):
 
 
 def test_the_environment_may_give_the_address():
-    """And only one that the rules allow."""
+    """The address must follow the same rules as in a profile."""
     assert AGENTPMT.resolved({}) is AGENTPMT
     assert AGENTPMT.resolved({"AGENT_PAYMENT_BASE_URL": " "}) is AGENTPMT
     local = AGENTPMT.resolved({"AGENT_PAYMENT_BASE_URL": "http://127.0.0.1:8080"})
@@ -270,7 +262,7 @@ def test_the_environment_may_give_the_address():
     ],
 )
 def test_addresses_that_may_get_secrets(address):
-    """https, or plain http to this machine."""
+    """The base URL may be https, or plain http to this machine."""
     assert Profile(**SMALL | {"base_url": address}).base_url == address
 
 
@@ -291,7 +283,7 @@ def test_addresses_that_may_get_secrets(address):
     ],
 )
 def test_addresses_that_may_not(address):
-    """Plain http elsewhere, users, queries, climbing paths and what is no address."""
+    """Plain http to other hosts, users, queries, ".." in paths and invalid addresses are refused."""
     with pytest.raises(ProfileError, match="base_url"):
         Profile(**SMALL | {"base_url": address})
 
@@ -439,7 +431,7 @@ def test_addresses_that_may_not(address):
     ],
 )
 def test_what_is_wrong_in_a_profile_is_named(change, words):
-    """What, where, and what to do: as a UsageError."""
+    """The error says what is wrong, where, and what to do, and is a UsageError."""
     with pytest.raises(UsageError) as caught:
         Profile.from_dict(
             {
@@ -457,7 +449,7 @@ def test_what_is_wrong_in_a_profile_is_named(change, words):
 
 
 def test_a_profile_in_python_is_checked_too():
-    """The same rules as in a file, for models and for plain tables."""
+    """Models and plain tables follow the same rules as a file."""
     tables = {**SMALL, "list": ListRequest(path="/list"), "call": Call(path="/{id}")}
     assert Profile(**tables).call.path == "/{id}"
     with pytest.raises(ProfileError, match="secrets.x must be a table"):
@@ -469,7 +461,7 @@ def test_a_profile_in_python_is_checked_too():
 
 
 def test_a_profile_cannot_be_changed_in_place():
-    """A copy can."""
+    """`changed` returns a copy with the changes."""
     profile = small()
     with pytest.raises(ValidationError):
         profile.name = "other"
@@ -478,13 +470,13 @@ def test_a_profile_cannot_be_changed_in_place():
 
 
 def test_keys_that_are_no_text_are_refused():
-    """YAML has such."""
+    """YAML allows such keys."""
     with pytest.raises(ProfileError, match="call.body must have names as keys, got 1"):
         Profile.from_dict({**SMALL, "call": {**SMALL["call"], "body": {1: 2}}})
 
 
 def test_plain_http_to_other_machines_must_be_allowed():
-    """By name, in the profile."""
+    """The profile has to set `network.allow_http`."""
     with pytest.raises(
         ProfileError, match=r"plain http is allowed only to .* \(or with network.allow_http\)"
     ):
@@ -494,14 +486,14 @@ def test_plain_http_to_other_machines_must_be_allowed():
 
 @pytest.mark.parametrize("path", sorted(SHOP.parent.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_schema_takes_every_example(path):
-    """What toolwire reads, an editor does not mark as wrong."""
+    """An editor that uses the JSON schema finds no mistakes in the examples."""
     validator = jsonschema_rs.validator_for(json_schema())
     assert [error.message for error in validator.iter_errors(tomllib.loads(path.read_text()))] == []
     assert not validator.is_valid({**SMALL, "clal": {}})
 
 
 def test_every_setting_is_described():
-    """By a sentence, in the schema too."""
+    """Each has a sentence, which is in the JSON schema too."""
     schema = json_schema()
     tables = {"profile": schema, **schema["$defs"]}
     missing = [
@@ -527,7 +519,7 @@ def test_every_setting_is_described():
     ],
 )
 def test_files_that_are_no_profile(tmp_path, monkeypatch, name, content, words):
-    """Each says which file, and what is wrong."""
+    """Each error says which file, and what is wrong."""
     monkeypatch.chdir(tmp_path)
     if content is not None:
         Path(name).write_bytes(content)
@@ -548,7 +540,7 @@ def test_files_that_are_no_profile(tmp_path, monkeypatch, name, content, words):
     ],
 )
 def test_dotted_paths(path, expected):
-    """They lead through objects and lists, or nowhere."""
+    """A path leads through objects and lists to a value, or gives None."""
     assert get_path({"a": {"b": 1}, "list": [2, 3]}, path) == expected
 
 
@@ -564,7 +556,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_any_item_is_an_entry_or_none(item):
-    """Whatever the API sent, nothing is raised."""
+    """No item raises an exception."""
     entry = AGENTPMT.read_entry(item)
     assert entry is None or (entry.id and isinstance(entry.name, str))
 
@@ -574,7 +566,7 @@ YAML = "name: x\nbase_url: https://x.example\nlist: {path: /l}\n"
 
 @pytest.mark.parametrize("kind", ["tables", "lists"])
 def test_a_few_aliases_are_not_millions_of_values(tmp_path, kind):
-    """Thirty lines of YAML that double with each: refused before anything walks through them."""
+    """Thirty lines of YAML that double with each are refused before anything traverses them."""
     pytest.importorskip("yaml")
     first, more = ("{k: v}", "{{p: *a{0}, q: *a{0}}}") if kind == "tables" else ("[v]", "[*a{0}, *a{0}]")
     lines = [f"    a0: &a0 {first}", *(f"    a{n}: &a{n} {more.format(n - 1)}" for n in range(1, 40))]
@@ -588,7 +580,7 @@ def test_a_few_aliases_are_not_millions_of_values(tmp_path, kind):
 
 
 def test_what_is_set_twice_in_yaml_is_told(tmp_path):
-    """As TOML does: one of the two would be lost."""
+    """It is an error, as in TOML: otherwise one of the two would be lost."""
     pytest.importorskip("yaml")
     path = tmp_path / "twice.yaml"
     path.write_text(YAML + "call: {path: /c, id_field: i}\nname: y\n")

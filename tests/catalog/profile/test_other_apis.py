@@ -1,4 +1,4 @@
-"""Three APIs of different shape, each described by a profile alone: listed, bought from, and the books compared."""
+"""Three APIs of different shapes, each described only by a profile: listed, bought from, and the books compared."""
 
 import base64
 import json
@@ -50,7 +50,7 @@ def atlas():
 
 @asynccontextmanager
 async def opened(api, folder, changes=None, **settings):
-    """A catalogue of that API by its example, which has loaded, and a client of it."""
+    """Connect a client to a loaded catalogue of the API's example profile."""
     profile = Profile.load(PROFILES / f"{api.profile}.toml").changed(**(changes or {}))
     environ = {
         **api.environ,
@@ -64,7 +64,7 @@ async def opened(api, folder, changes=None, **settings):
 
 
 def spent(folder):
-    """What our ledger says was charged."""
+    """Return the amount that our ledger has as charged."""
     with ledger_in(folder) as ledger:
         return sum(row.money for row in ledger.rows() if row.state == "settled")
 
@@ -73,7 +73,7 @@ def spent(folder):
     ("api", "count", "price"), [(Acme, 120, 50_000), (Lumen, 45, 200_000), (Atlas, 3, 2_000)]
 )
 async def test_all_pages_become_tools_with_prices(tmp_path, caplog, api, count, price):
-    """By offset, by cursor in a POST, and by links; nothing in the profile leads nowhere."""
+    """Paging by offset, by cursor in a POST and by links works, without warnings about the profile."""
     with api() as running:
         async with opened(running, tmp_path) as (catalog, _):
             assert (catalog.status.state, catalog.status.registered) == ("live", count)
@@ -84,7 +84,7 @@ async def test_all_pages_become_tools_with_prices(tmp_path, caplog, api, count, 
 
 
 async def test_secrets_go_where_the_profile_says_and_nowhere_else(any_api, tmp_path, caplog):
-    """In every request; not in the files of the catalogue, and not in the log."""
+    """They are neither in the files of the catalogue nor in the log."""
     async with opened(any_api, tmp_path) as (catalog, client):
         tool = next(iter(catalog.definitions))
         await client.call(tool, {"city": "Ulm"} if any_api.profile == "acme" else {})
@@ -96,7 +96,7 @@ async def test_secrets_go_where_the_profile_says_and_nowhere_else(any_api, tmp_p
 
 
 async def test_a_wrong_secret_is_not_repeated(lumen, tmp_path, caplog):
-    """The API quotes the key of the query in its refusal."""
+    """The API quotes the key of the query in its error, and our error masks it."""
     lumen.environ = {"LUMEN_KEY": "wrong/key+of-ours"}
     async with opened(lumen, tmp_path) as (catalog, _):
         assert catalog.status.state == "down"
@@ -105,7 +105,7 @@ async def test_a_wrong_secret_is_not_repeated(lumen, tmp_path, caplog):
 
 
 async def test_acme_takes_the_id_in_the_path_and_the_arguments_as_the_body(acme, tmp_path):
-    """Cents become dollars, and the API's books are ours."""
+    """Cents become dollars, and the API's books match the ledger."""
     async with opened(acme, tmp_path) as (_, client):
         result = await client.call("City", city="Ulm")
     assert json.loads(result.text.splitlines()[0]) == {"you_sent": {"city": "Ulm"}}
@@ -117,7 +117,7 @@ async def test_acme_takes_the_id_in_the_path_and_the_arguments_as_the_body(acme,
 
 
 async def test_a_failure_inside_of_http_200_is_one(acme, tmp_path):
-    """`{"ok": false}` with a cost of 0: the model reads the reason, and the money is released."""
+    """After `{"ok": false}` with a cost of 0 the model gets the reason, and the money is released."""
     async with opened(acme, tmp_path) as (_, client):
         result = await client.call("City", city="Atlantis")
     assert (result.is_error, "no such city" in result.text) == (True, True)
@@ -125,7 +125,7 @@ async def test_a_failure_inside_of_http_200_is_one(acme, tmp_path):
 
 
 async def test_an_argument_with_the_name_of_a_fixed_field_buys_nothing(acme, tmp_path):
-    """The profile's own field wins, and nobody buys something else than was asked for."""
+    """The argument is refused, so that nothing else than intended can be bought."""
     async with opened(acme, tmp_path, {"call": {"body": {"city": "Rome"}}}) as (_, client):
         result = await client.call("City", city="Ulm")
     assert (result.is_error, acme.taken) == (True, 0)
@@ -134,7 +134,7 @@ async def test_an_argument_with_the_name_of_a_fixed_field_buys_nothing(acme, tmp
 
 
 async def test_lumen_counts_in_credits(lumen, tmp_path):
-    """Cost and balance by path, half a cent each; the id is a number and stays one."""
+    """Cost and balance are read by path, in credits of half a cent; a numeric id stays a number."""
     async with opened(lumen, tmp_path) as (_, client):
         result = await client.call("draw_7", quality="draft", prompt="a cat")
     assert "Cost: $0.0100\nRemaining Balance: $2.49" in result.text
@@ -147,7 +147,7 @@ async def test_lumen_counts_in_credits(lumen, tmp_path):
     [(1, "a cat", ("released", 0)), (500, "forbidden", ("settled", 200_000))],
 )
 async def test_failures_by_code(lumen, tmp_path, left, prompt, state):
-    """One that the profile says is free releases the money; any other counts as paid for at its price."""
+    """A failure that the profile declares free releases the money; any other counts as paid, at the price."""
     lumen.left = left
     async with opened(lumen, tmp_path) as (_, client):
         result = await client.call("draw_7", quality="final", prompt=prompt)
@@ -158,7 +158,7 @@ async def test_failures_by_code(lumen, tmp_path, left, prompt, state):
 
 
 async def test_atlas_takes_the_arguments_in_the_query(atlas, tmp_path):
-    """Numbers, lists as repeated names, nested values as JSON, and nothing for null."""
+    """Lists become repeated parameters, nested values JSON, and null is left out."""
     async with opened(atlas, tmp_path) as (_, client):
         arguments = {"lat": 48.4, "zoom": 7, "dark": True, "tags": ["a b", "&c"], "style": {"x": [1]}}
         result = await client.call("names", arguments)
@@ -179,7 +179,7 @@ async def test_atlas_takes_the_arguments_in_the_query(atlas, tmp_path):
 
 
 async def test_pictures_and_files_are_blocks(atlas, tmp_path):
-    """The cost comes in a header of the reply."""
+    """The reply is an image or a file, with the cost in a header."""
     async with opened(atlas, tmp_path) as (_, client):
         picture, file = await client.call("relief"), await client.call("model")
     block = picture.content[1]
@@ -195,7 +195,7 @@ async def test_pictures_and_files_are_blocks(atlas, tmp_path):
 
 
 async def test_a_link_to_another_host_is_not_followed(atlas, tmp_path):
-    """Our token would go there."""
+    """Otherwise our token would be sent there."""
     atlas.elsewhere = "https://evil.test"
     async with opened(atlas, tmp_path) as (catalog, _):
         assert catalog.status.state == "down"
@@ -203,7 +203,7 @@ async def test_a_link_to_another_host_is_not_followed(atlas, tmp_path):
 
 
 async def test_a_budget_holds_over_an_api_in_credits(lumen, tmp_path):
-    """The highest price is put aside before anything is sent."""
+    """The highest price has to fit the budget before anything is sent."""
     async with opened(lumen, tmp_path, budget="0.15") as (_, client):
         result = await client.call("draw_7", prompt="a cat")
     assert (result.is_error, lumen.taken) == (True, 0)

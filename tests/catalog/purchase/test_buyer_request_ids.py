@@ -66,7 +66,7 @@ MODERN = {
 
 @contextmanager
 def over_stdio(api, folder):
-    """A function that sends a message to a served catalogue and returns the reply to its id."""
+    """Serve the catalogue; yields a function that sends a message and returns the response to its id."""
     command = [sys.executable, "-m", "toolwire", "serve", target(api, folder), "--quiet"]
     with subprocess.Popen(
         command, env=environment(folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -114,7 +114,7 @@ def over_http(api, folder):
 
 @pytest.mark.parametrize("serve", [over_stdio, over_http])
 def test_an_id_that_is_used_twice_buys_once(serve, tmp_path):
-    """The second time it is refused, whatever it asks for; another id buys."""
+    """The second request with the id is refused, whatever its arguments; another id buys again."""
     with Shark() as api, serve(api, tmp_path) as send:
         send(request(1, "initialize", HELLO))
         send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -126,12 +126,12 @@ def test_an_id_that_is_used_twice_buys_once(serve, tmp_path):
         assert [each["isError"] for each in (again, other)] == [True, True]
         assert "was already made" in again["content"][0]["text"]
         assert len(api.sold) == 1
-        assert not send(request("7", "tools/call", weather))["result"].get("isError")  # text is another id
+        assert not send(request("7", "tools/call", weather))["result"].get("isError")  # "7" is another id
     assert len(api.sold) == 2
 
 
 def test_an_id_that_is_used_twice_buys_once_without_a_handshake(tmp_path):
-    """Over stdio in the version of MCP that knows no sessions: the pipe has one client."""
+    """This also holds over stdio in the MCP version without sessions, as the pipe has only one client."""
     with Shark() as api, over_stdio(api, tmp_path) as send:
         send(request(1, "tools/list", {"_meta": MODERN}))
         weather = {"name": "weather", "arguments": {}, "_meta": MODERN}

@@ -1,4 +1,4 @@
-"""The money of a chain is reserved before its first step, spent by its steps, and given back where it is not."""
+"""The money of a chain is reserved before its first step, spent by its steps, and otherwise released."""
 
 import sqlite3
 import subprocess
@@ -42,7 +42,7 @@ def bought(shop):
 
 
 async def test_every_step_is_booked_under_its_own_product(shop, tmp_path):
-    """Three steps are three rows with their own costs; nothing is left that only held money."""
+    """Three steps make three rows with their own costs; no row that only held money is left."""
     async with opened_chain(shop, tmp_path, budget="0.035") as (_, client):
         result = await client.call("trip", ARGUMENTS)
         assert not result.is_error, result.text
@@ -55,7 +55,7 @@ async def test_every_step_is_booked_under_its_own_product(shop, tmp_path):
 
 
 async def test_the_price_of_a_chain_is_told(shop, tmp_path):
-    """In its description, as that of a tool; it follows the list."""
+    """Like a tool's, its description has the price, which follows changes of the list."""
     async with opened_chain(shop, tmp_path) as (catalog, client):
         first = (await client.list_tools())[0]
         assert (first.name, first.description.splitlines()[-1]) == ("trip", "Costs up to $0.0350 a call.")
@@ -70,19 +70,19 @@ async def test_the_price_of_a_chain_is_told(shop, tmp_path):
 
 
 async def test_the_whole_price_must_fit_before_the_first_step(shop, tmp_path):
-    """A budget that is enough for two steps of three buys none of them."""
+    """If the budget is only enough for two of three steps, none is bought."""
     async with opened_chain(shop, tmp_path, budget="0.034") as (_, client):
         result = await client.call("trip", ARGUMENTS)
         assert result.is_error
         assert "The chain was not started: stock costs $0.0200" in result.text
         assert "$0.0190 is left" in result.text
-        assert (await client.call("weather", city="Ulm")).is_error is False  # the budget is as it was
+        assert (await client.call("weather", city="Ulm")).is_error is False  # the budget is unchanged
     assert bought(shop) == ["weather"]
     assert states(tmp_path) == [("settled", 10_000)]
 
 
 async def test_while_a_chain_runs_others_cannot_take_its_money(shop, tmp_path):
-    """The rest of its money is reserved at every step, and no more than that."""
+    """At every step exactly the money of the remaining steps is held."""
     seen = []
 
     def look(*_):
@@ -102,7 +102,7 @@ async def test_while_a_chain_runs_others_cannot_take_its_money(shop, tmp_path):
 
 @pytest.mark.parametrize("chains", [1, 4])
 async def test_chains_that_race_spend_what_they_may(shop, tmp_path, chains):
-    """With a budget for two, two of eight are run to their end, and the others buy nothing at all."""
+    """Under a budget for two chains, two run to their end, and any others buy nothing at all."""
     results = []
 
     async def run(client, number):
@@ -119,7 +119,7 @@ async def test_chains_that_race_spend_what_they_may(shop, tmp_path, chains):
 
 
 async def test_a_step_that_fails_gives_back_the_rest(shop, tmp_path):
-    """What was not reached is released at once; what was bought stays booked."""
+    """The money of steps that were not reached is released at once; what was bought stays booked."""
     bad = chain("bad", "", [step("weather", {"city": "Ulm"}), step("translate", {"text": "${weather/none}", "to": "fr"}), step("stock", {"symbol": "A"})])  # fmt: skip # noqa: E501
     async with opened_chain(shop, tmp_path, bad, budget="1") as (_, client):
         result = await client.call("bad")
@@ -138,7 +138,7 @@ async def test_a_step_that_fails_gives_back_the_rest(shop, tmp_path):
     ],
 )
 async def test_a_lost_reply_leaves_only_its_step_unknown(shop, tmp_path, fault, state, sold):
-    """The steps after it are not bought, and their money is free again."""
+    """The steps after it are not bought, and their money is released."""
     async with opened_chain(shop, tmp_path, budget="1") as (_, client):
         await client.call("translate", text="x", to="fr")  # its price is confirmed
         await client.call("stock", symbol="A")
@@ -173,8 +173,8 @@ async def test_a_lost_reply_leaves_only_its_step_unknown(shop, tmp_path, fault, 
     ],
 )
 async def test_a_crash_leaves_no_money_behind(shop, tmp_path, where, left, sold):
-    """Killed between two steps or in one, what was not sent is released by the next start; what was is unknown."""
-    if where != "between":  # the order of that step arrives, and is not answered
+    """After a kill, the next start releases the money of unsent steps and marks a sent one as unknown."""
+    if where != "between":  # the order of that step arrives, but gets no reply
         before = shop.products[shop.id_of("weather" if where == "translate" else "translate")]
         run = before.run
         before.run = lambda **given: shop.faults.append(Fault("hang_before_buying")) or run(**given)
@@ -203,20 +203,20 @@ def orders(shop):
 
 
 def booked(folder):
-    """The states of the calls that do not only hold money."""
+    """Return the states of the calls, without rows that only hold money."""
     return [
         state for (state,) in read(folder, "SELECT state FROM spending WHERE why <> ? ORDER BY number", HELD)
     ]
 
 
 def read(folder, query, *values):
-    """Read the ledger as it is committed, beside whoever writes."""
+    """Run a query on the committed state of the ledger, while another connection may write."""
     with closing(sqlite3.connect(f"file:{folder / 'ledger.db'}?mode=ro", uri=True)) as database:
         return database.execute(query, values).fetchall()
 
 
 async def test_a_cancelled_chain_gives_back_the_rest(shop, tmp_path):
-    """The step that was out is unknown, as without a chain; the others are free."""
+    """The step in flight becomes unknown, as it does without a chain; the money of the others is released."""
     slow = chain("slow_trip", "", [step("slow", {"seconds": 5}), step("stock", {"symbol": "A"})])
     async with opened_chain(shop, tmp_path, slow, budget="1") as (_, client):
         with anyio.move_on_after(0.5):
@@ -226,7 +226,7 @@ async def test_a_cancelled_chain_gives_back_the_rest(shop, tmp_path):
 
 
 async def test_a_stopped_step_or_a_raised_price_starts_nothing(shop, tmp_path):
-    """Stops and agreed prices of every step are looked at before the first; the new price waits for a person."""
+    """Stops and agreed prices of all steps are checked before the first; a user can accept the raised price."""
     async with opened_chain(shop, tmp_path, budget="1") as (catalog, client):
         await client.call("trip", ARGUMENTS)
         with ledger_in(tmp_path) as ledger:
@@ -246,7 +246,7 @@ async def test_a_stopped_step_or_a_raised_price_starts_nothing(shop, tmp_path):
 
 
 async def test_an_unknown_price_needs_a_cap(tmp_path):
-    """Without one nothing starts; with one that much is reserved, and what it cost is booked."""
+    """Without `max_price` nothing is started; with it, that amount is reserved and the true cost booked."""
     items = [("1", "weather", 0.01), ("2", "mystery", None)]
     steps = [step("weather", {"city": "Ulm"}), step("mystery")]
     capped = [steps[0], step("mystery", max_price="0.05")]
@@ -260,7 +260,7 @@ async def test_an_unknown_price_needs_a_cap(tmp_path):
             result = await client.call("capped")
             assert not result.is_error, result.text
             assert result.meta["toolwire/chain"]["reserved_micros"] == 60_000
-            result = await client.call("plain")  # the reply has told the price
+            result = await client.call("plain")  # the price is known from the reply
             assert result.meta["toolwire/chain"]["reserved_micros"] == 40_000
     assert states(tmp_path) == [("settled", 10_000), ("settled", 30_000)] * 2
 
@@ -274,7 +274,7 @@ async def test_an_unknown_price_needs_a_cap(tmp_path):
     ],
 )
 async def test_a_step_may_not_cost_more_than_its_cap(shop, tmp_path, max_price, text):
-    """Which is said before anything is bought."""
+    """A price above `max_price`, or an invalid `max_price`, is an error before anything is bought."""
     made = chain(
         "c", "", [step("weather", {"city": "Ulm"}), step("stock", {"symbol": "A"}, max_price=max_price)]
     )
@@ -286,7 +286,7 @@ async def test_a_step_may_not_cost_more_than_its_cap(shop, tmp_path, max_price, 
 
 
 async def test_a_repeated_request_pays_nothing_twice(shop, tmp_path):
-    """A client that sends the same request again gets an error at the first paid step, and the money back."""
+    """If a client sends a request again, the first paid step is an error, and the held money is released."""
     async with opened_chain(shop, tmp_path, budget="1") as (_, client):
         message = {
             "jsonrpc": "2.0",
@@ -303,7 +303,7 @@ async def test_a_repeated_request_pays_nothing_twice(shop, tmp_path):
 
 
 async def test_the_same_step_twice_in_one_chain_is_two_purchases(shop, tmp_path):
-    """They are told apart though tool and arguments are the same."""
+    """They get different keys although tool and arguments are the same."""
     twice = chain("twice", "", [step("weather", {"city": "Ulm"})] * 2)
     async with opened_chain(shop, tmp_path, twice, budget="1") as (_, client):
         assert not (await client.call("twice")).is_error
@@ -311,7 +311,7 @@ async def test_the_same_step_twice_in_one_chain_is_two_purchases(shop, tmp_path)
 
 
 async def test_limits_of_single_tools_hold_for_all_steps_together(shop, tmp_path):
-    """Two calls of a tool that may spend for one are refused before the first."""
+    """Two calls of a tool whose limit allows one are refused before the first."""
     twice = chain("twice", "", [step("weather", {"city": "a"}), step("weather", {"city": "b"})])
     limits = Limits(per_tool={"weather": 15_000})
     async with opened_chain(shop, tmp_path, twice, budget=limits) as (_, client):
@@ -321,7 +321,7 @@ async def test_limits_of_single_tools_hold_for_all_steps_together(shop, tmp_path
 
 
 async def test_chains_in_chains_and_wrappers_reserve_together(shop, tmp_path):
-    """All paid calls of all chains are reserved at the start, by whatever names they are called."""
+    """All paid calls of all nested chains are reserved at the start, whatever names wrappers give them."""
     catalog = catalog_for(shop, tmp_path, budget="0.05")
     inner = chain("inner", "", [step("s_weather", {"city": "Ulm"}), step("s_stock", {"symbol": "A"})])
     outer = chain("outer", "", [step("inner"), step("s_translate", {"text": "x", "to": "fr"}), step("inner")])
@@ -339,7 +339,7 @@ async def test_chains_in_chains_and_wrappers_reserve_together(shop, tmp_path):
 
 
 async def test_a_price_by_action_reserves_the_highest_it_may_be(tmp_path):
-    """If the input decides the price, the dearest is reserved, and the true one booked."""
+    """If the input decides the price, the highest price is reserved, and the true one booked."""
     with PaidApi() as shop:
         product = shop.products[shop.id_of("weather")]
         product.actions = {"small": 0.01, "large": 0.04}
@@ -353,5 +353,5 @@ async def test_a_price_by_action_reserves_the_highest_it_may_be(tmp_path):
 
 
 def test_the_sample_chain_is_what_the_tests_think():
-    """Its prices are in the order of its steps."""
+    """Its steps are in the order of `PRICES`, which the tests above rely on."""
     assert [each.tool for each in TRIP.steps] == ["weather", "translate", "stock"]

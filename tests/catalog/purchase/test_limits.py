@@ -1,4 +1,4 @@
-"""The rate limit, the breaker and the cache, with a clock that stands until it is moved."""
+"""The rate limit, the breaker and the result cache, with a clock that only changes when a test sets it."""
 
 import anyio
 import pytest
@@ -7,7 +7,7 @@ from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
 
 
 class Clock:
-    """The time, by hand."""
+    """A clock that a test sets."""
 
     def __init__(self):
         self.now = 100.0
@@ -22,22 +22,22 @@ def clock():
 
 
 class TestRateLimit:
-    """So many a second, and so many at once."""
+    """A rate per second, with a burst."""
 
     def test_a_burst_goes_at_once_and_the_rest_in_turn(self, clock):
-        """Three at once, then one every half second."""
+        """Three calls go at once, then one every half second."""
         limit = RateLimit(2, burst=3, clock=clock)
         assert [limit.take() for _ in range(5)] == [0, 0, 0, 0.5, 1.0]
 
     def test_time_fills_the_bucket_up_to_the_burst(self, clock):
-        """A long rest gives no more than one burst."""
+        """A long pause allows no more than one burst."""
         limit = RateLimit(10, burst=2, clock=clock)
         limit.take()
         clock.now += 1000
         assert [limit.take() for _ in range(3)] == pytest.approx([0, 0, 0.1])
 
     def test_to_ask_takes_no_place(self, clock):
-        """`delay` tells, `take` takes."""
+        """`delay` only returns the delay; `take` also takes the turn."""
         limit = RateLimit(1, clock=clock)
         assert (limit.delay(), limit.delay(), limit.take(), limit.delay()) == (0, 0, 0, 1)
 
@@ -45,13 +45,13 @@ class TestRateLimit:
         ("rate", "burst"), [(0, 1), (-1, 1), (float("inf"), 1), (float("nan"), 1), (1, 0)]
     )
     def test_what_cannot_work_is_refused(self, rate, burst):
-        """A rate above nothing, a burst of one or more."""
+        """The rate must be finite and above 0, the burst 1 or more."""
         with pytest.raises(ValueError, match=r"per_second|burst"):
             RateLimit(rate, burst)
 
     @pytest.mark.anyio
     async def test_a_wait_that_is_too_long_is_not_begun(self, clock):
-        """False at once, and the place stays free for others."""
+        """`wait` returns False at once, and takes no turn."""
         limit = RateLimit(0.1, clock=clock)
         assert await limit.wait(1)
         assert not await limit.wait(1)
@@ -59,7 +59,7 @@ class TestRateLimit:
 
     @pytest.mark.anyio
     async def test_a_cancelled_wait_gives_its_place_back(self, clock):
-        """Whoever comes after does not wait for one that has gone."""
+        """Later callers do not wait for one that was cancelled."""
         limit = RateLimit(0.01, clock=clock)
         limit.take()
         with anyio.move_on_after(0.01) as scope:
@@ -69,7 +69,7 @@ class TestRateLimit:
 
     @pytest.mark.anyio
     async def test_waiting_takes_as_long_as_it_says(self):
-        """With the real clock: four calls at 100 a second need three hundredths of a second."""
+        """With the real clock, four calls at 100 per second take three hundredths of a second."""
         limit = RateLimit(100)
         started = anyio.current_time()
         with anyio.fail_after(5):
@@ -80,7 +80,7 @@ class TestRateLimit:
 
 
 class TestBreaker:
-    """Closed, open, half-open."""
+    """The breaker's states: closed, open and half-open."""
 
     @pytest.fixture
     def breaker(self, clock):
@@ -92,7 +92,7 @@ class TestBreaker:
             breaker.failed(breaker.admit())
 
     def test_failures_in_a_row_open_it(self, breaker):
-        """Two are enough here; nothing more is let through."""
+        """Two failures open this breaker; then it admits no call."""
         breaker.failed(breaker.admit())
         assert breaker.state == "closed"
         breaker.failed(breaker.admit())
@@ -106,13 +106,13 @@ class TestBreaker:
         assert (breaker.state, breaker.retry_in) == ("closed", 0)
 
     def test_one_probe_goes_after_the_rest(self, breaker, clock):
-        """And only one."""
+        """After `reset_after` seconds exactly one call is admitted."""
         self.broken(breaker)
         clock.now += 10
         assert (breaker.admit() is not None, breaker.state, breaker.admit()) == (True, "half-open", None)
 
     def test_a_good_probe_closes_it(self, breaker, clock):
-        """From then on all go through, and the count is at nothing."""
+        """After that all calls are admitted, and failures are counted from 0."""
         self.broken(breaker)
         clock.now += 10
         breaker.succeeded(breaker.admit())
@@ -120,14 +120,14 @@ class TestBreaker:
         assert breaker.state == "closed"
 
     def test_a_bad_probe_opens_it_again(self, breaker, clock):
-        """For the whole time, after a single failure."""
+        """A single failure opens it for the whole time again."""
         self.broken(breaker)
         clock.now += 10
         breaker.failed(breaker.admit())
         assert (breaker.state, breaker.retry_in) == ("open", 10)
 
     def test_an_abandoned_probe_makes_room_for_another(self, breaker, clock):
-        """Nothing was learnt: the next caller may try at once."""
+        """It proved nothing, so the next caller may try at once."""
         self.broken(breaker)
         clock.now += 10
         breaker.abandoned(breaker.admit())
@@ -135,7 +135,7 @@ class TestBreaker:
         assert breaker.admit() is not None
 
     def test_a_probe_that_never_reports_locks_nothing(self, breaker, clock):
-        """After the same time another one goes."""
+        """After another `reset_after` seconds the next one is admitted."""
         self.broken(breaker)
         clock.now += 10
         breaker.admit()
@@ -143,7 +143,7 @@ class TestBreaker:
         assert breaker.admit() is not None
 
     def test_late_reports_upset_nothing(self, breaker, clock):
-        """A call from before the change has no more say, good or bad."""
+        """The result of a call from before a change of state is ignored, good or bad."""
         late = breaker.admit()
         self.broken(breaker)
         breaker.succeeded(late)
@@ -157,22 +157,22 @@ class TestBreaker:
         assert breaker.state == "closed"
 
     def test_to_abandon_a_usual_call_changes_nothing(self, breaker):
-        """Only a probe holds the door."""
+        """Only an abandoned probe has an effect."""
         breaker.abandoned(breaker.admit())
         assert breaker.state == "closed"
 
     @pytest.mark.parametrize(("failures", "reset_after"), [(0, 1), (1, 0), (1, float("inf"))])
     def test_what_cannot_work_is_refused(self, failures, reset_after):
-        """At least one failure, and a rest that ends."""
+        """`failures` must be 1 or more, and `reset_after` finite and above 0."""
         with pytest.raises(ValueError, match=r"failures|reset_after"):
             Breaker(failures, reset_after)
 
 
 class TestResultCache:
-    """Results, for a while."""
+    """Results that are cached for a while."""
 
     def test_a_result_is_there_until_its_time_is_over(self, clock):
-        """The time of the cache, or the one that it was given."""
+        """A result has its own time to live, or else that of the cache."""
         cache = ResultCache(10, clock=clock)
         cache.put("a", {"n": 1})
         cache.put("b", {"n": 2}, ttl=20)
@@ -180,7 +180,7 @@ class TestResultCache:
         assert (cache.get("a"), cache.get("b"), cache.get("c"), len(cache)) == (None, {"n": 2}, None, 1)
 
     def test_nobody_can_change_what_the_next_one_gets(self, clock):
-        """Each gets a result of its own."""
+        """Results are copied, both into the cache and out of it."""
         cache = ResultCache(10, clock=clock)
         given = {"list": [1]}
         cache.put("a", given)
@@ -189,14 +189,14 @@ class TestResultCache:
         assert cache.get("a") == {"list": [1]}
 
     def test_the_oldest_goes_first(self, clock):
-        """Bounded in number; to put again makes young."""
+        """The number of results is limited; to put a result again makes it the newest."""
         cache = ResultCache(10, max_entries=2, clock=clock)
         for key in ("a", "b", "a", "c"):
             cache.put(key, key)
         assert [cache.get(key) for key in ("a", "b", "c")] == ["a", None, "c"]
 
     def test_it_is_bounded_in_bytes(self, clock):
-        """Room is made for what fits; what can never fit is not kept, nor is what it would have replaced."""
+        """Older results make room for a new one. One that is too large is not kept, nor is the one it replaces."""
         cache = ResultCache(10, max_bytes=10, clock=clock)
         cache.put("a", "12345")
         cache.put("b", "1234567")
@@ -204,16 +204,8 @@ class TestResultCache:
         cache.put("b", "12345678901")
         assert (cache.get("b"), len(cache)) == (None, 0)
 
-    def test_it_can_be_emptied(self, clock):
-        """And used again."""
-        cache = ResultCache(10, max_bytes=10, clock=clock)
-        cache.put("a", "12345")
-        cache.clear()
-        cache.put("b", "1234567")
-        assert (cache.get("a"), cache.get("b")) == (None, "1234567")
-
     def test_keys_tell_payers_tools_and_arguments_apart(self):
-        """The order of the arguments does not matter; everything else does."""
+        """The key depends on payer, tool and arguments, but not on the order of the arguments."""
         key = ResultCache.key
         assert key("me", "t", {"a": 1, "b": 2}) == key("me", "t", {"b": 2, "a": 1})
         assert (
@@ -222,6 +214,6 @@ class TestResultCache:
 
     @pytest.mark.parametrize("bad", [{"ttl": 0}, {"ttl": 1, "max_entries": 0}, {"ttl": 1, "max_bytes": 0}])
     def test_what_cannot_work_is_refused(self, bad):
-        """Some time and some room are needed."""
+        """The time to live and both limits must be above 0."""
         with pytest.raises(ValueError, match=r"ttl|max_"):
             ResultCache(**bad)

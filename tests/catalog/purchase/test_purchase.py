@@ -1,4 +1,4 @@
-"""Money: never more than allowed, never twice, never lost, whatever is cancelled, killed, raced or raised."""
+"""Money is never over the limit, never spent twice and never lost, despite cancels, kills, races and exceptions."""
 
 import os
 import subprocess
@@ -26,12 +26,12 @@ async def limit(anyio_backend):
 
 
 def posts(shop):
-    """How many orders arrived."""
+    """Return how many orders arrived at the API."""
     return sum(method == "POST" for method, _, _ in shop.requests)
 
 
 async def asked(client, use, **arguments):
-    """The result of a call with that id of the model's tool use."""
+    """Call the tool with this tool-use id of the model, and return the result."""
     meta = {"claudecode/toolUseId": use}
     return await client.request(
         "tools/call", {"name": "weather", "arguments": arguments or ULM, "_meta": meta}
@@ -44,7 +44,7 @@ async def asked(client, use, **arguments):
 @pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_race_for_the_budget_spends_exactly_that(shop, tmp_path):
-    """200 calls at once with money for 50: 50 are bought, 150 refused, and both ledgers agree."""
+    """Of 200 concurrent calls under a budget for 50, 50 are bought and 150 refused; API and ledger agree."""
     results = []
 
     async def call(client, number):
@@ -63,7 +63,7 @@ async def test_a_race_for_the_budget_spends_exactly_that(shop, tmp_path):
 @pytest.mark.process
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 def test_two_processes_share_a_budget(anyio_backend, shop, tmp_path):
-    """The same, with the calls in two processes of one session."""
+    """Two processes of one session buy 50 together, under a budget for 50."""
     env = {**os.environ, "TOOLWIRE_SESSION": "shared", "AGENT_PAYMENT_BUDGET": "0.5"}
     command = till_command(shop, tmp_path, "race")
     running = [subprocess.Popen(**command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -90,7 +90,7 @@ def test_two_processes_share_a_budget(anyio_backend, shop, tmp_path):
     ],
 )
 async def test_every_limit_is_hard(shop, tmp_path, limits, words, bought):
-    """A call past any limit is refused with the limit's name, and nothing is sent."""
+    """A call that exceeds any limit is refused with the limit's name, and nothing is sent."""
     async with opened(shop, tmp_path, budget=limits) as (_, client):
         texts = [(await client.call("weather", city=f"city {number}")).text for number in range(3)]
     assert posts(shop) == len(shop.purchases) == bought
@@ -103,7 +103,7 @@ async def test_every_limit_is_hard(shop, tmp_path, limits, words, bought):
 
 @pytest.mark.anyio
 async def test_a_price_that_rose_is_not_paid(shop, tmp_path):
-    """Nothing is sent at a price above the pinned one, until a person accepts it; a lower one is fine."""
+    """Nothing is sent at a price above the agreed one, until a user accepts it; a lower price needs no consent."""
     weather = shop.products[shop.id_of("weather")]
     async with opened(shop, tmp_path) as (catalog, client):
         await client.call("weather", ULM)
@@ -125,7 +125,7 @@ async def test_a_price_that_rose_is_not_paid(shop, tmp_path):
 
 @pytest.mark.anyio
 async def test_a_fallen_price_fits_a_small_budget(shop, tmp_path):
-    """What was once agreed to is reserved only where it fits: the price of today is enough."""
+    """If the budget has no room for the higher agreed price, today's lower price is reserved instead."""
     weather = shop.products[shop.id_of("weather")]
     async with opened(shop, tmp_path, budget="0.02") as (catalog, client):
         with ledger_in(tmp_path) as ledger:
@@ -138,10 +138,10 @@ async def test_a_fallen_price_fits_a_small_budget(shop, tmp_path):
 
 @pytest.mark.anyio
 async def test_a_reply_that_costs_more_stops_its_tool(shop, tmp_path, caplog):
-    """It is settled with what it cost and flagged; the tool runs again once that is accepted, and stays so."""
+    """The true cost is settled and flagged; once accepted, the tool can be called at that cost."""
     weather = shop.products[shop.id_of("weather")]
     async with opened(shop, tmp_path) as (_, client):
-        weather.price = 0.03  # and the list still says 0.01
+        weather.price = 0.03  # while the list still says 0.01
         assert "Cost: $0.0300" in (await client.call("weather", ULM)).text
         assert "weather is stopped: a call cost $0.0300, but $0.0100 was agreed" in caplog.text
         refused = await client.call("weather", city="Oslo")
@@ -161,7 +161,7 @@ async def test_a_reply_that_costs_more_stops_its_tool(shop, tmp_path, caplog):
 
 @pytest.mark.anyio
 async def test_an_unknown_price_is_learnt_by_one_call(shop, tmp_path):
-    """One call at a time until a reply tells the price; then all at once."""
+    """Only one call is sent at a time until a reply has the price; after that, calls run concurrently."""
     weather = shop.products[shop.id_of("weather")]
     first, together = threading.Event(), threading.Barrier(4)
     seen = []
@@ -192,7 +192,7 @@ async def test_an_unknown_price_is_learnt_by_one_call(shop, tmp_path):
 
 @pytest.mark.anyio
 async def test_a_lost_answer_of_unknown_price_stops_the_tool(shop, tmp_path):
-    """What it cost no limit could see, so nothing more is bought until a person has said it."""
+    """No limit can count an unknown cost, so nothing more is bought until a user has given the amount."""
     shop.faults.append(Fault("reset_after_buying"))
     async with opened(shop, tmp_path, profile={"price": ""}, budget=1) as (_, client):
         assert "its cost is not known" in (await client.call("weather", ULM)).text
@@ -204,12 +204,12 @@ async def test_a_lost_answer_of_unknown_price_stops_the_tool(shop, tmp_path):
     assert posts(shop) == 2
 
 
-# --- once ---
+# --- no double purchases ---
 
 
 @pytest.mark.anyio
 async def test_one_use_of_a_tool_buys_once(shop, tmp_path):
-    """The same tool use delivered again, before or after the answer, is not sent again."""
+    """A tool use that is delivered again, before or after the response, is not sent again."""
     replies = []
 
     async def ask(client, use):
@@ -230,7 +230,7 @@ async def test_one_use_of_a_tool_buys_once(shop, tmp_path):
 
 @pytest.mark.anyio
 async def test_a_use_that_bought_nothing_may_be_tried_again(shop, tmp_path):
-    """A refusal frees the tool use."""
+    """If the API refused the order, the same tool-use id can be used again."""
     shop.faults.append(Fault("status_before_buying", status=400))
     async with opened(shop, tmp_path) as (_, client):
         assert (await asked(client, "toolu_1"))["isError"]
@@ -239,12 +239,12 @@ async def test_a_use_that_bought_nothing_may_be_tried_again(shop, tmp_path):
     assert states(tmp_path) == [("released", 0), ("settled", 10_000)]
 
 
-# --- cancelled (on its way: see test_purchase_faults) ---
+# --- cancelled before the order (later: see test_purchase_faults) ---
 
 
 @pytest.mark.anyio
 async def test_a_call_cancelled_while_it_waits_for_its_turn_books_nothing(shop, tmp_path):
-    """At the rate limit nothing was reserved yet."""
+    """While a call waits for the rate limit, nothing is reserved yet."""
     async with opened(shop, tmp_path, rate=0.1) as (_, client):
         await client.call("weather", ULM)
         with anyio.move_on_after(0.1) as scope:

@@ -1,4 +1,4 @@
-"""A budget under attack: the API's own books against the ledger against the limit."""
+"""Attacks on a budget: the API's own books are compared with the ledger and the limit."""
 
 import threading
 from types import SimpleNamespace
@@ -32,7 +32,7 @@ async def limit(anyio_backend):
 
 
 async def call_all(client, count, names=("weather",)):
-    """Call so often at once; the results."""
+    """Make `count` calls at once, and return their results."""
     results = []
 
     async def call(number):
@@ -53,11 +53,11 @@ async def read_again(catalog):
     await catalog.loaded(10)
 
 
-# --- 1. stopped, and sent all the same ---
+# --- 1. sent although stopped ---
 
 
 async def test_a_price_that_was_a_lie_is_paid_once(tmp_path):
-    """A list says a cent and the API takes a dollar: of 300 calls at once one pays it, and the tool is stopped."""
+    """If the API charges a dollar for a listed cent, 1 of 300 concurrent calls is sent and the tool is stopped."""
     with Shark(charge=lambda *_: DOLLAR) as api:
         async with opened(api, tmp_path, budget=3) as (_, client):
             results = await call_all(client, 300)
@@ -67,7 +67,7 @@ async def test_a_price_that_was_a_lie_is_paid_once(tmp_path):
 
 
 async def test_no_order_goes_out_after_the_stop(tmp_path):
-    """A confirmed price rises in secret: what is on the wire then is charged, `max_in_flight` calls at most."""
+    """If a confirmed price rises in secret, only the calls in flight, at most `max_in_flight`, are charged more."""
     with Shark(charge=lambda _, number: 10_000 if number == 1 else DOLLAR, delay=0.05) as api:
         async with opened(api, tmp_path, budget=1000, max_in_flight=5) as (_, client):
             await client.call("weather")
@@ -79,7 +79,7 @@ async def test_no_order_goes_out_after_the_stop(tmp_path):
 
 
 async def test_a_limit_that_is_overrun_meanwhile_stops_what_waits(tmp_path):
-    """Other tools of the same budget do not go out either once it is gone."""
+    """Once a reply has used up the budget, waiting calls of other tools are not sent either."""
     names = [f"tool{number}" for number in range(8)]
     items = [(str(number), name, 0.01) for number, name in enumerate(names)]
     lied = {"0": 5 * DOLLAR}
@@ -97,7 +97,7 @@ async def test_a_limit_that_is_overrun_meanwhile_stops_what_waits(tmp_path):
 
 
 async def test_a_retry_is_checked_like_a_first_order(tmp_path):
-    """Between two tries somebody stops the tool: the order is not sent again."""
+    """If a user stops the tool between two attempts, the order is not sent again."""
     stopped = threading.Event()
     with Shark(spoil=lambda number: "503" if number == 1 else "") as api:
         profile = {"uncharged_statuses": [503], "retry_statuses": [503]}
@@ -118,7 +118,7 @@ async def test_a_retry_is_checked_like_a_first_order(tmp_path):
 
 
 async def test_a_repeat_that_is_refused_leaves_the_first_order_unknown(tmp_path):
-    """The answer was lost, the tool is stopped before the repeat: the model hears that it may have been bought."""
+    """If the tool is stopped before a lost reply is retried, the model is told that it may have been bought."""
     with Shark(idempotent=True) as api:
         profile = {"idempotent": True, "idempotency_header": "Idempotency-Key"}
         async with opened(api, tmp_path, profile=profile) as (catalog, client):
@@ -138,7 +138,7 @@ async def test_a_repeat_that_is_refused_leaves_the_first_order_unknown(tmp_path)
 
 @pytest.mark.parametrize("count", [1, 40], ids=["one tool", "40 tools"])
 async def test_replies_that_nobody_can_read_end_the_purchases(tmp_path, count):
-    """An API that takes a dollar and answers with garbage does so a few times, and not 300."""
+    """An API that charges a dollar and replies with garbage gets a few orders, not 300."""
     names = [f"tool{number}" for number in range(count)]
     items = [(str(number), name, 0.01) for number, name in enumerate(names)]
     with Shark(items=items, charge=lambda *_: DOLLAR, spoil=lambda _: "garbage") as api:
@@ -149,7 +149,7 @@ async def test_replies_that_nobody_can_read_end_the_purchases(tmp_path, count):
 
 
 async def test_lost_replies_stop_a_tool_until_a_person_has_looked(tmp_path):
-    """Five in a row; one that comes through begins the count anew."""
+    """Five lost replies in a row stop the tool; a reply that arrives resets the count."""
     spoilt = [*["garbage"] * 4, "", *["garbage"] * 5]
     with Shark(spoil=lambda number: spoilt[number - 1] if number <= len(spoilt) else "") as api:
         async with opened(api, tmp_path, breaker=Breaker(100)) as (catalog, client):
@@ -163,11 +163,11 @@ async def test_lost_replies_stop_a_tool_until_a_person_has_looked(tmp_path):
     assert api.orders == 11
 
 
-# --- 2. paid and thrown away ---
+# --- 2. paid, but the result is lost ---
 
 
 async def test_a_call_cancelled_while_its_long_reply_is_read_is_unknown(tmp_path, monkeypatch):
-    """The ledger hears of the end: its money does not stay "sent" for as long as the process lives."""
+    """The ledger learns that the call ended: it is not left as "sent" for the rest of the process's life."""
     reading, go = threading.Event(), threading.Event()
 
     def read(*args, real=purchase.read_reply):
@@ -187,7 +187,7 @@ async def test_a_call_cancelled_while_its_long_reply_is_read_is_unknown(tmp_path
 
 
 async def test_the_wait_in_our_queue_is_not_the_api_s(tmp_path):
-    """40 calls, 4 at a time, each takes longer than its share of the queue: all that was bought is answered."""
+    """If 40 calls wait for 4 places, some are refused unsent, and every call that was bought gets its result."""
     with Shark(delay=0.3) as api:
         settings = {"max_in_flight": 4, "queue_timeout": 1.0, "profile": {"timeout": 5.0}}
         async with opened(api, tmp_path, **settings) as (catalog, client):
@@ -206,7 +206,7 @@ async def test_the_wait_in_our_queue_is_not_the_api_s(tmp_path):
 
 
 async def test_the_api_s_time_begins_when_the_order_goes_out(tmp_path):
-    """A call that waited almost as long as the API may take still has all of that time."""
+    """The time in the queue does not count towards the API's timeout."""
     with Shark(delay=0.4) as api:
         settings = {"max_in_flight": 1, "queue_timeout": 30.0, "profile": {"timeout": 1.0}}
         async with opened(api, tmp_path, **settings) as (_, client):
@@ -218,7 +218,7 @@ async def test_the_api_s_time_begins_when_the_order_goes_out(tmp_path):
 
 
 async def test_a_new_id_inherits_the_price_that_was_agreed(tmp_path):
-    """The same tool under new ids, dearer each time, is refused each time."""
+    """A tool that is listed under new ids at a higher price is refused each time."""
     with Shark() as api:
         async with opened(api, tmp_path) as (catalog, client):
             await client.call("weather")
@@ -230,7 +230,7 @@ async def test_a_new_id_inherits_the_price_that_was_agreed(tmp_path):
 
 
 async def test_a_new_id_beside_the_old_one_inherits_too(tmp_path):
-    """It gets another name, for the old one has its own, and the same agreement."""
+    """The second tool gets another name, because the first keeps its own, but the same agreed price."""
     with Shark() as api:
         async with opened(api, tmp_path) as (catalog, client):
             await client.call("weather")
@@ -242,7 +242,7 @@ async def test_a_new_id_beside_the_old_one_inherits_too(tmp_path):
 
 
 async def test_a_stopped_tool_stays_stopped_under_a_new_id(tmp_path):
-    """Also in another process."""
+    """The stop also holds for a catalogue that is opened later."""
     with Shark(charge=lambda *_: DOLLAR) as api:
         async with opened(api, tmp_path) as (_, client):
             await client.call("weather")
@@ -253,7 +253,7 @@ async def test_a_stopped_tool_stays_stopped_under_a_new_id(tmp_path):
 
 
 async def test_two_products_of_one_name_that_were_listed_together_are_two(tmp_path):
-    """Each has its own price: nobody has to accept what was there from the start."""
+    """Each has its own price, and nobody has to accept prices that were there from the start."""
     with Shark(
         items=[("1", "weather", 0.01), ("2", "weather", 0.05)], charge=lambda entry, _: int(entry) * 10_000
     ) as api:
@@ -277,7 +277,7 @@ async def test_the_limit_of_a_tool_holds_for_all_its_ids(tmp_path):
 
 
 async def test_a_limit_for_a_tool_that_is_not_there_is_told_once(tmp_path, caplog):
-    """A misspelt name would be no limit at all."""
+    """It is logged, because a limit for a misspelt name would have no effect."""
     with Shark() as api:
         async with opened(api, tmp_path, budget=Limits(per_tool={"wether": 1, "weather": 1})) as (catalog, _):
             api.items = [*api.items, ("2", "stock", 0.01)]
@@ -287,7 +287,7 @@ async def test_a_limit_for_a_tool_that_is_not_there_is_told_once(tmp_path, caplo
 
 
 async def test_a_call_whose_end_could_not_be_booked_does_not_block_others(tmp_path):
-    """It is booked as soon as the ledger can: other calls of uncertain cost go on."""
+    """It is booked as soon as the ledger works again, so other calls of uncertain cost can be sent."""
     ledger, failures = Watched(tmp_path / "ledger.db"), []
 
     def fail(*_):
@@ -311,7 +311,7 @@ async def test_a_call_whose_end_could_not_be_booked_does_not_block_others(tmp_pa
 
 @pytest.mark.parametrize("many", [False, True], ids=["one tool", "25 tools"])
 async def test_what_has_no_price_goes_out_once_at_a_time_for_the_whole_limit(tmp_path, many):
-    """25 at once that take $5 each, with $1 to spend: one of them does."""
+    """Of 25 concurrent calls that charge $5 each, under a limit of $1, one is sent."""
     names = [f"tool{number}" for number in range(25 if many else 1)]
     items = [(str(number), name, None) for number, name in enumerate(names)]
     with Shark(items=items, charge=lambda *_: 5 * DOLLAR, delay=0.02) as api:
@@ -322,7 +322,7 @@ async def test_what_has_no_price_goes_out_once_at_a_time_for_the_whole_limit(tmp
 
 
 async def test_one_unconfirmed_call_at_a_time_for_the_whole_limit(tmp_path):
-    """25 tools that say a cent and take a dollar, with $1 to spend: one does."""
+    """Of 25 tools listed at a cent that charge a dollar, under a limit of $1, one is called."""
     names = [f"tool{number}" for number in range(25)]
     items = [(str(number), name, 0.01) for number, name in enumerate(names)]
     with Shark(items=items, charge=lambda *_: DOLLAR, delay=0.02) as api:
@@ -332,7 +332,7 @@ async def test_one_unconfirmed_call_at_a_time_for_the_whole_limit(tmp_path):
 
 
 async def test_a_confirmed_price_runs_side_by_side(tmp_path):
-    """The rule costs the first call of a tool its company, and no other."""
+    """Only the first call of a tool has to be alone."""
     with Shark(delay=0.1) as api:
         async with opened(api, tmp_path, budget=5) as (_, client):
             await client.call("weather")
@@ -341,7 +341,7 @@ async def test_a_confirmed_price_runs_side_by_side(tmp_path):
 
 
 async def test_two_processes_of_one_limit_take_turns(tmp_path):
-    """Unconfirmed calls of another catalogue object on the same ledger are waited for."""
+    """An unconfirmed call waits for that of another catalogue object on the same ledger."""
     items = [("1", "one", 0.01), ("2", "two", 0.01)]
     with Shark(items=items, delay=0.2) as api:
         limits = Limits(total=5 * DOLLAR)
@@ -356,12 +356,12 @@ async def test_two_processes_of_one_limit_take_turns(tmp_path):
     assert [state for state, _ in states(tmp_path)] == ["settled"] * 2
 
 
-# --- 5. odd money ---
+# --- 5. invalid costs and odd balances ---
 
 
 @pytest.mark.parametrize("cost", ["5 EUR", 1e308, -3, "NaN", True, {"amount": 5}])
 async def test_a_cost_that_cannot_be_read_stops_the_tool(tmp_path, cost):
-    """What was reserved counts, and a person has to look."""
+    """The reserved amount is booked, and a user has to accept the tool."""
     with Shark(reply={"cost": cost}) as api:
         async with opened(api, tmp_path) as (_, client):
             assert not (await client.call("weather")).is_error
@@ -371,7 +371,7 @@ async def test_a_cost_that_cannot_be_read_stops_the_tool(tmp_path, cost):
 
 
 async def test_a_balance_that_falls_by_more_is_flagged(tmp_path, caplog):
-    """The reply says a cent, and the account is a dollar poorer: the log and the audit file say so."""
+    """If the balance falls by more than the cost in the reply, the log and the audit file say so."""
     with Shark(charge=lambda *_: DOLLAR, reply={"cost": 0.01}) as api:
         async with opened(api, tmp_path) as (_, client):
             await client.call("weather")
@@ -382,7 +382,7 @@ async def test_a_balance_that_falls_by_more_is_flagged(tmp_path, caplog):
 
 
 async def test_a_balance_is_not_compared_across_calls_at_once(tmp_path, caplog):
-    """Each of them lowers it: that is no contradiction."""
+    """Concurrent calls all lower the balance, so there is no warning."""
     with Shark(delay=0.05) as api:
         async with opened(api, tmp_path) as (_, client):
             await client.call("weather")
@@ -392,7 +392,7 @@ async def test_a_balance_is_not_compared_across_calls_at_once(tmp_path, caplog):
 
 
 async def test_too_many_requests_cost_nothing_and_are_not_repeated(tmp_path):
-    """429 releases the money; only a profile that says so has it sent again."""
+    """HTTP 429 releases the money; it is only retried if the profile says so."""
     with Shark(spoil=lambda number: "429" if number == 1 else "") as api:
         async with opened(api, tmp_path) as (_, client):
             refused = await client.call("weather")
@@ -405,14 +405,14 @@ async def test_too_many_requests_cost_nothing_and_are_not_repeated(tmp_path):
 
 
 async def test_an_empty_budget_in_the_environment_is_an_error(tmp_path):
-    """Who sets it to nothing does not mean "no limit"."""
+    """An empty variable does not mean "no limit"."""
     with Shark() as api, pytest.raises(UsageError, match="AGENT_PAYMENT_BUDGET is not an amount of dollars"):
         async with opened(api, tmp_path, variables={"AGENT_PAYMENT_BUDGET": ""}):
             pass
 
 
 async def test_a_day_and_a_total_outlive_the_process(tmp_path):
-    """`budget_day` and `budget_total` count what others spent before; the smaller one stops."""
+    """`budget_day` and `budget_total` count what was spent before; whichever is used up refuses the call."""
     with Shark() as api:
         for limit, most in (("budget_day", 2), ("budget_total", 3)):
             bought = 0
@@ -423,11 +423,11 @@ async def test_a_day_and_a_total_outlive_the_process(tmp_path):
     assert api.taken == 30_000
 
 
-# --- 7. a list that is empty ---
+# --- 7. an empty list ---
 
 
 async def test_one_empty_list_changes_nothing_and_two_do(tmp_path):
-    """The definitions that were kept stay in any case."""
+    """The stored definitions are kept in either case."""
     with Shark() as api:
         full = api.items
         async with opened(api, tmp_path) as (catalog, client):
@@ -450,11 +450,11 @@ async def test_one_empty_list_changes_nothing_and_two_do(tmp_path):
             assert list(catalog.definitions) == ["weather"]
 
 
-# --- 9. the event loop goes on ---
+# --- 9. the event loop is not blocked ---
 
 
 async def test_long_replies_are_read_in_a_thread(tmp_path, monkeypatch):
-    """Decoding, scrubbing and reading a reply of megabytes keeps nobody waiting."""
+    """Decoding, scrubbing and reading a reply of megabytes does not block the event loop."""
     threads = set()
 
     def noting(function):
@@ -477,7 +477,7 @@ async def test_long_replies_are_read_in_a_thread(tmp_path, monkeypatch):
 
 
 async def test_a_list_that_has_not_changed_is_not_taken_apart(tmp_path, monkeypatch):
-    """A refresh costs the requests and no more; clients hear of nothing."""
+    """A refresh without changes only costs its requests, and clients get no notification."""
     taken = []
     monkeypatch.setattr(
         Reading, "take", lambda self, *args, real=Reading.take: taken.append(1) or real(self, *args)
@@ -508,7 +508,7 @@ async def test_a_list_that_has_not_changed_is_not_taken_apart(tmp_path, monkeypa
 
 
 async def test_the_first_list_of_tools_waits_for_the_catalogue(tmp_path):
-    """A client that asks at once gets the tools, and not an empty list."""
+    """A client that lists tools at once gets them once they are loaded, not an empty list."""
     go = threading.Event()
     with Shark(on_list=lambda: go.wait(10)) as api:
         async with connect(catalog_for(api, tmp_path)) as client, anyio.create_task_group() as tasks:
@@ -532,7 +532,7 @@ async def test_the_first_list_of_tools_waits_for_the_catalogue(tmp_path):
 
 
 async def test_arguments_that_cannot_be_sent_do_not_open_the_circuit_breaker(tmp_path):
-    """They say nothing of the API: others go on buying."""
+    """They are no failure of the API, so other calls can still be sent."""
     with Shark() as api:
         async with opened(api, tmp_path, profile={"arguments": ""}) as (_, client):
             for _ in range(6):
@@ -542,7 +542,7 @@ async def test_arguments_that_cannot_be_sent_do_not_open_the_circuit_breaker(tmp
 
 
 async def test_calls_that_queued_together_keep_to_the_rate(tmp_path):
-    """A first call of uncertain cost holds up the others; when it is over they still go out one by one."""
+    """Calls that waited for the first one of uncertain cost are still spread by the rate afterwards."""
     moments = []
 
     class Clock(RateLimit):
@@ -559,6 +559,6 @@ async def test_calls_that_queued_together_keep_to_the_rate(tmp_path):
 
 @pytest.mark.parametrize("count", [0, -1, 2.5, True, "3", float("inf")])
 def test_a_number_of_places_that_is_none_is_refused_at_once(tmp_path, count):
-    """And not when the first client connects."""
+    """An invalid `max_in_flight` is an error when the catalogue is created, not when a client connects."""
     with pytest.raises(UsageError, match="max_in_flight must be a whole number, 1 or more"):
         catalog_for(SimpleNamespace(url="http://127.0.0.1:1"), tmp_path, max_in_flight=count)

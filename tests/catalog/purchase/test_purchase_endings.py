@@ -1,4 +1,4 @@
-"""Calls and catalogues that end in the middle of something."""
+"""Calls that are cancelled, and catalogues that are closed, at an awkward moment."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ async def limit(anyio_backend):
 
 @pytest.fixture
 def reading(monkeypatch):
-    """Replies are read only when `go` is set; `begun` tells that one is being read."""
+    """Let replies be read only once `go` is set; `begun` is set when the first read begins."""
     begun, go, read_reply = threading.Event(), threading.Event(), purchase.read_reply
 
     def read(*args):
@@ -41,7 +41,7 @@ def reading(monkeypatch):
 
 
 async def test_a_call_that_is_cancelled_while_its_reply_is_read_is_settled(tmp_path, reading):
-    """The reply is there and was paid for: its cost is booked, and the next call may go out."""
+    """The reply has arrived and was paid for, so its cost is booked, and the next call can be sent."""
     begun, go = reading
     with Shark(reply=LONG) as api:
         async with opened(api, tmp_path, budget=3) as (_, client):
@@ -56,7 +56,7 @@ async def test_a_call_that_is_cancelled_while_its_reply_is_read_is_settled(tmp_p
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_native_cancellation_while_a_reply_is_read_leaves_the_call_unknown(tmp_path, reading):
-    """asyncio knows no shield: the call is not left as sent, or no other of uncertain cost could go out."""
+    """asyncio ignores shields; if the call stayed "sent", no other call of uncertain cost could be sent."""
     begun, go = reading
     with Shark(reply=LONG) as api:
         async with opened(api, tmp_path, budget=3) as (_, client):
@@ -71,7 +71,7 @@ async def test_a_native_cancellation_while_a_reply_is_read_leaves_the_call_unkno
 
 
 async def test_a_client_that_comes_while_the_last_one_leaves_can_buy(tmp_path):
-    """The end of one lifespan does not close the ledger of the next."""
+    """The end of one client's lifespan does not close the ledger of the next."""
     with Shark() as api:
         catalog, left = catalog_for(api, tmp_path), anyio.Event()
 
@@ -92,7 +92,7 @@ async def test_a_client_that_comes_while_the_last_one_leaves_can_buy(tmp_path):
 
 
 async def test_a_call_that_is_cancelled_before_the_list_is_there_buys_nothing(tmp_path):
-    """A call of a cold start waits for the list; the client's cancellation reaches it there."""
+    """After a cold start a call waits for the list, and can be cancelled there."""
     go = threading.Event()
     with Shark(on_list=lambda: go.wait(10)) as api:
         catalog = catalog_for(api, tmp_path)

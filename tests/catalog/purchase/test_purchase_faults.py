@@ -1,8 +1,8 @@
-"""The fault matrix: each point of a call x what goes wrong there x an API that charges once for a key, or not.
+"""The fault matrix: each stage of a call x what goes wrong there x whether the API charges only once per key.
 
-Every row says three things: how often the API charged (its own books), what the ledger says, and so what the model
-must have been told: the result, UNKNOWN with the id of the call, or that nothing was bought. Then another call is
-made, to see that nothing is stuck.
+Every row states how often the API charged (by its own books) and the state in the ledger. From these follows what
+the model must have been told: the result, UNKNOWN with the id of the call, or that nothing was bought. Then another
+call is made, to check that nothing is stuck.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ async def limit(anyio_backend):
 
 @pytest.fixture(params=[False, True], ids=["plain", "idempotent"])
 def idempotent(request):
-    """Whether the API promises to charge once for a key, and keeps that."""
+    """True if the API promises to charge once per key, and does so."""
     return request.param
 
 
@@ -54,7 +54,7 @@ def ledger(tmp_path):
 
 
 def settings_for(api, **profile):
-    """Settings of a catalogue on that API; no number of failures opens the circuit breaker."""
+    """Return settings of a catalogue for that API. The circuit breaker is practically disabled."""
     header = {"idempotent": True, "idempotency_header": "Idempotency-Key"} if api.idempotent else {}
     return {
         "profile": {"timeout": LONG, "max_reply_bytes": 100_000, **header, **profile},
@@ -64,7 +64,7 @@ def settings_for(api, **profile):
 
 
 def check(api, folder, result, state, charged):
-    """The three books of one call that went wrong, the first one of the ledger. `state` None is no row at all."""
+    """Check the API's books, the ledger (its first call) and the result. With `state` None there is no row."""
     assert len(api.sold) == charged
     with ledger_in(folder) as looked_at:
         rows = looked_at.rows()
@@ -86,7 +86,7 @@ def check(api, folder, result, state, charged):
 
 
 async def test_nobody_listens(api, tmp_path):
-    """A connection that is refused is tried again, and then nothing was booked or bought."""
+    """A refused connection is tried again; then the call fails, with nothing booked or bought."""
     async with opened(api, tmp_path, **settings_for(api)) as (_, client):
         with api.away():
             result = await client.call("weather")
@@ -96,7 +96,7 @@ async def test_nobody_listens(api, tmp_path):
 
 
 async def test_the_connection_is_never_made(api, tmp_path, monkeypatch):
-    """A connect that hangs ends at its own time limit, and nothing was booked or bought."""
+    """A connection attempt that hangs ends at its own timeout, with nothing booked or bought."""
 
     async def hang(*_):
         await anyio.sleep_forever()
@@ -113,7 +113,7 @@ async def test_the_connection_is_never_made(api, tmp_path, monkeypatch):
 
 
 async def test_the_connection_dies_while_the_order_is_booked(api, ledger, tmp_path):
-    """Nothing goes out on it: it is tried again, and then the money is free."""
+    """Nothing is sent on it. Another connection is tried, and then the money is released."""
     async with opened(api, tmp_path, ledger=ledger, **settings_for(api)) as (_, client):
         api.refuse = lambda _: "close"
         ledger.before["begin"] = ledger.before["check_again"] = lambda *_: api.refused.acquire(timeout=10)
@@ -148,7 +148,7 @@ def locked(ledger, _act):
 
 @contextmanager
 def full(ledger, act):
-    """The disk is full, by the word of SQLite; what a disk that really is does is seen in ledger/test_sqlite."""
+    """Let SQLite report a full disk. A disk that really is full is tested in ledger/test_sqlite."""
     error = sqlite3.OperationalError("database or disk is full")
     error.sqlite_errorcode = sqlite3.SQLITE_FULL
     ledger.before[act] = lambda *_: ledger._database.refuse(error)
@@ -161,7 +161,7 @@ TROUBLES = [(failing, "out of order"), (locked, "locked"), (full, "disk is full"
 
 @pytest.mark.parametrize(("trouble", "words"), TROUBLES, ids=["fails", "locked", "full"])
 async def test_an_order_that_cannot_be_booked_is_not_sent(api, ledger, tmp_path, trouble, words):
-    """No booking, no order; the ledger has nothing, and the model is told why."""
+    """The order is not sent, the ledger has no row, and the model is told why."""
     async with opened(api, tmp_path, ledger=ledger, **settings_for(api)) as (_, client):
         with trouble(ledger, "begin"):
             result = await client.call("weather")
@@ -172,7 +172,7 @@ async def test_an_order_that_cannot_be_booked_is_not_sent(api, ledger, tmp_path,
 
 
 async def test_a_ledger_that_takes_too_long_sends_nothing(api, ledger, tmp_path):
-    """A booking that comes after all is given back."""
+    """A booking that succeeds after the timeout is released."""
     go = threading.Event()
     async with opened(api, tmp_path, ledger=ledger, **settings_for(api)) as (catalog, client):
         catalog._buyer.ledger._patience = 0.05
@@ -190,7 +190,7 @@ async def test_a_ledger_that_takes_too_long_sends_nothing(api, ledger, tmp_path)
 # --- the order and the reply ---
 
 FAULTS_OF_THE_API = [
-    # fault, time-out; then for a plain API, and for one that charges once for a key: the ledger, how often charged
+    # fault, timeout; then the state in the ledger and the number of charges: for a plain API, for an idempotent one
     ("unread", LONG, ("unknown", 0), ("settled", 1)),
     ("head", LONG, ("unknown", 0), ("settled", 1)),
     ("before", LONG, ("unknown", 0), ("settled", 1)),
@@ -217,7 +217,7 @@ FAULTS_OF_THE_API = [
 
 
 def strike(api, fault):
-    """Let that fault meet the next order, and no other."""
+    """Let this fault happen to the next order only."""
     if fault in ("unread", "head"):
         struck = api.connections + 1
         api.refuse = lambda number: fault if number == struck else ""
@@ -228,7 +228,7 @@ def strike(api, fault):
 
 @pytest.mark.parametrize("case", FAULTS_OF_THE_API, ids=lambda case: case[0])
 async def test_no_fault_of_the_api_costs_twice_or_lies(api, tmp_path, case):
-    """At most one purchase, a state that fits, and a text that tells the truth."""
+    """There is at most one purchase, the state is right, and the text tells the truth."""
     fault, timeout, plain, once = case
     state, charged = once if api.idempotent else plain
     async with opened(api, tmp_path, **settings_for(api, timeout=timeout)) as (_, client):
@@ -242,18 +242,18 @@ async def test_no_fault_of_the_api_costs_twice_or_lies(api, tmp_path, case):
 
 
 def test_every_fault_is_in_the_matrix():
-    """A fault that the API knows and that no row has would be forgotten."""
-    assert FAULTS.keys() - {fault for fault, *_ in FAULTS_OF_THE_API} == {"cut 3"}  # has a test of its own
+    """Every fault that the fake API supports has a row in the matrix."""
+    assert FAULTS.keys() - {fault for fault, *_ in FAULTS_OF_THE_API} == {"cut 3"}  # has its own test
 
 
 async def test_a_reply_cut_anywhere_is_not_taken_for_one(api, tmp_path):
-    """At every tenth byte: unknown, or had by asking again; each call is charged once."""
+    """Cut at any tenth, the call is unknown, or a retry gets the result; each call is charged once."""
     async with opened(api, tmp_path, **settings_for(api)) as (catalog, client):
         for tenth in range(10):
             strike(api, f"cut {tenth}")
             result = await client.call("weather", tenth=tenth)
             assert ("UNKNOWN" in result.text) is not api.idempotent
-            with ledger_in(tmp_path) as ledger:  # or the tool would be stopped after some of them
+            with ledger_in(tmp_path) as ledger:  # otherwise the tool would be stopped after some of them
                 ledger.accept(catalog.entry_id("1"))
         assert not (await client.call("weather")).is_error
     assert [each.arguments for each in api.sold] == [*({"tenth": tenth} for tenth in range(10)), {}]
@@ -272,7 +272,7 @@ async def test_a_reply_cut_anywhere_is_not_taken_for_one(api, tmp_path):
     ids=["dearer", "unreadable"],
 )
 async def test_a_cost_that_was_not_agreed_is_booked_and_stops_the_tool(api, tmp_path, reply, cost, words):
-    """The model has its result; the next call is refused."""
+    """The model gets the result; the next call is refused."""
     api.charge, api.reply = (lambda *_: cost), reply
     async with opened(api, tmp_path, **settings_for(api)) as (_, client):
         check(api, tmp_path, await client.call("weather"), "settled", 1)
@@ -285,7 +285,7 @@ async def test_a_cost_that_was_not_agreed_is_booked_and_stops_the_tool(api, tmp_
 # --- booking the end ---
 
 ENDS = [
-    # how the call ends, the act of the ledger that books it, how often charged, how it is booked in the end
+    # how the call ends, the ledger's method that books it, number of charges, final booking
     ("", "settle", 1, ("settled", PRICE)),
     ("dearer", "settle", 1, ("settled", 3 * PRICE)),
     ("429", "release", 0, ("released", 0)),
@@ -295,7 +295,7 @@ ENDS = [
 
 @pytest.mark.parametrize("case", ENDS, ids=lambda case: f"{case[0]} {case[1]}".strip())
 async def test_an_end_that_cannot_be_booked_keeps_its_money(ledger, tmp_path, caplog, case):
-    """The model has its answer, the money stays reserved, what must stop stops; it is booked once that can be."""
+    """The model gets its response and the money stays reserved, until the end can be booked."""
     fault, act, charged, booked = case
     with Shark() as api:
         if fault == "dearer":
@@ -319,7 +319,7 @@ async def test_an_end_that_cannot_be_booked_keeps_its_money(ledger, tmp_path, ca
 
 
 KILLED = [
-    # when, then in the ledger, the same after a restart, how often charged, for how many calls there is money left
+    # when it is killed, states in the ledger, states after a restart, number of charges, calls still possible
     ("before begin", [], [], 0, 2),
     ("after begin", ["sent"], ["unknown"], 0, 1),
     ("waiting", ["sent"], ["unknown"], 1, 1),
@@ -332,10 +332,10 @@ KILLED = [
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("case", KILLED, ids=lambda case: case[0])
 async def test_a_process_that_is_killed_loses_no_money(anyio_backend, tmp_path, case):
-    """After a restart what may be out is unknown and reserved, the rest is free; nothing is bought twice."""
+    """After a restart, calls that may have been sent are unknown and reserved, and nothing is bought twice."""
     scene, left, after, charged, room = case
     with Shark() as api:
-        if scene == "after settle":  # dearer, so that it is booked at once, and alone
+        if scene == "after settle":  # costs more than reserved, so that it is committed at once, and alone
             api.charge = lambda *_: 3 * PRICE
         if scene == "waiting":
             api.spoil = lambda number: "hang after" if number == 1 else ""
@@ -358,7 +358,7 @@ async def test_a_process_that_is_killed_loses_no_money(anyio_backend, tmp_path, 
 
 
 async def restart(api, folder, after):
-    """Open the ledger of a dead process again; how many calls its session's budget has room for."""
+    """Open the ledger of a dead process, and return how many calls its session's budget still allows."""
     settings = {"variables": {"TOOLWIRE_SESSION": "s"}, "budget": 2 * PRICE / 1_000_000}
     async with opened(api, folder, **settings) as (_, client):
         assert [state for state, _ in states(folder)] == after
@@ -368,7 +368,7 @@ async def restart(api, folder, after):
 # --- cancelled ---
 
 CANCELLED = [
-    # where, how it ends in the ledger, charged
+    # where it is cancelled, final state in the ledger, number of charges
     ("connecting", None, 0),
     ("before begin", "released", 0),
     ("after begin", "released", 0),
@@ -381,7 +381,7 @@ CANCELLED = [
 
 
 def hold(api, ledger, point, monkeypatch):
-    """Make a call stop there: a function that tells whether it is there, and one that lets it go on."""
+    """Make a call block at a point. Returns a function that tells whether it got there, and one that resumes it."""
     reached, go = threading.Event(), threading.Event()
     if point == "connecting":
 
@@ -394,7 +394,7 @@ def hold(api, ledger, point, monkeypatch):
         strike(api, point)
         return lambda: len(api.arrived if point == "hang" else api.sold), lambda: None
     else:
-        api.charge = lambda *_: 3 * PRICE  # nobody waits for a settlement that is within what was reserved
+        api.charge = lambda *_: 3 * PRICE  # a cost within the reserve is settled in the background
         when, _, act = point.partition(" ")
         getattr(ledger, when)[act] = lambda *_: reached.set() or go.wait(10)
     return reached.is_set, go.set
@@ -409,7 +409,7 @@ async def cancel_scope(client, reached, go):
 
 
 async def cancel_task(client, reached, go):
-    """Cancel a task of asyncio itself, which knows no shield, and do so twice."""
+    """Cancel an asyncio task natively, which ignores shields, and do so twice."""
     task = asyncio.create_task(client.call("weather"))
     await eventually(reached)
     task.cancel()
@@ -422,7 +422,7 @@ async def cancel_task(client, reached, go):
 
 
 async def check_cancelled(api, ledger, case, cancel, monkeypatch):
-    """Cancel a call at some point; the three books of it, and that the next one is bought."""
+    """Cancel a call at a point, check API and ledger, and that the next call is bought."""
     point, state, charged = case
     folder = Path(ledger.path).parent
     async with opened(api, folder, ledger=ledger, **settings_for(api)) as (_, client):
@@ -433,7 +433,7 @@ async def check_cancelled(api, ledger, case, cancel, monkeypatch):
         assert len(api.sold) == charged
         ledger.before.clear()
         ledger.after.clear()
-        if state == "settled":  # it was dearer than agreed, and its tool is stopped
+        if state == "settled":  # it cost more than reserved, so its tool is stopped
             with ledger_in(folder) as other:
                 other.accept(other.stops()[0].entry_id)
         api.charge = lambda *_: PRICE
@@ -448,12 +448,12 @@ async def check_cancelled(api, ledger, case, cancel, monkeypatch):
 
 @pytest.mark.parametrize("case", CANCELLED, ids=lambda case: case[0])
 async def test_a_cancelled_call_is_booked_right(api, ledger, case, monkeypatch):
-    """Cancelled anywhere, the call ends as it must, and the next one is bought."""
+    """Wherever it is cancelled, the call gets the right state, and the next one is bought."""
     await check_cancelled(api, ledger, case, cancel_scope, monkeypatch)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("case", CANCELLED, ids=lambda case: case[0])
 async def test_a_cancellation_of_asyncio_itself_is_no_worse(anyio_backend, api, ledger, case, monkeypatch):
-    """The ledger hears of the end all the same."""
+    """The ledger books the end of a natively cancelled call in the same way."""
     await check_cancelled(api, ledger, case, cancel_task, monkeypatch)

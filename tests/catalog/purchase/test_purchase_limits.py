@@ -1,6 +1,6 @@
-"""Replies that fail, and what holds calls back: time limits, the breaker, the rate, results given again.
+"""Replies that report failures, and what delays or avoids calls: timeouts, the breaker, the rate, cached results.
 
-What can go wrong on the way is in test_purchase_faults.
+Faults of connections and of the ledger are in test_purchase_faults.
 """
 
 import time
@@ -32,13 +32,13 @@ def shop():
 
 
 def posts(shop):
-    """How many orders arrived."""
+    """Return how many orders arrived at the API."""
     return sum(method == "POST" for method, _, _ in shop.requests)
 
 
 @pytest.mark.parametrize("body", ['"text"', "null"])
 async def test_a_reply_that_is_no_object_is_unknown(shop, tmp_path, body):
-    """It says neither that it was bought nor that it was not."""
+    """Such a reply does not say whether anything was bought, so the call is unknown."""
     shop.buy = lambda order, headers: {'"text"': "text", "null": None}[body]
     async with opened(shop, tmp_path) as (_, client):
         result = await client.call("weather", ULM)
@@ -55,7 +55,7 @@ async def test_a_reply_that_is_no_object_is_unknown(shop, tmp_path, body):
     ],
 )
 async def test_a_failure_that_may_have_cost_counts_as_paid(shop, tmp_path, reply, state):
-    """A failed call costs what the reply says; a reply that does not say is not taken for free."""
+    """A failed call costs what the reply says; without a cost in the reply it is settled at the listed price."""
     shop.buy = lambda order, headers: reply
     async with opened(shop, tmp_path) as (_, client):
         result = await client.call("weather", ULM)
@@ -67,7 +67,7 @@ async def test_a_failure_that_may_have_cost_counts_as_paid(shop, tmp_path, reply
 
 @pytest.mark.parametrize("key", ["name", "id"])
 async def test_a_tool_has_its_own_time_out(shop, tmp_path, key):
-    """By its name or by the id of its entry; the others have the profile's."""
+    """A timeout can be set by tool name or entry id; other tools have the profile's."""
     named = "slow" if key == "name" else shop.id_of("slow")
     async with opened(shop, tmp_path, profile={"timeouts": {named: 0.05}}) as (_, client):
         result = await client.call("slow", seconds=0.2)
@@ -78,13 +78,13 @@ async def test_a_tool_has_its_own_time_out(shop, tmp_path, key):
 
 
 async def test_the_breaker_opens_and_recovers(shop, tmp_path):
-    """After failures in a row nothing is sent for a while; then one call finds the API well again."""
+    """After failures in a row nothing is sent for a while; then a successful call closes the breaker."""
     now = [0.0]
     breaker = Breaker(failures=2, reset_after=30.0, clock=lambda: now[0])
     async with opened(shop, tmp_path, breaker=breaker) as (_, client):
         shop.faults.append(Fault("status_before_buying", status=400))
         shop.faults.append(Fault("status_before_buying", status=500, times=2))
-        for number in range(3):  # a refusal is no failure of the API
+        for number in range(3):  # HTTP 400 is no failure of the API
             assert (await client.call("weather", city=f"city {number}")).is_error
         assert breaker.state == "open"
         refused = await client.call("weather", city="Oslo")
@@ -97,7 +97,7 @@ async def test_the_breaker_opens_and_recovers(shop, tmp_path):
 
 
 async def test_what_is_refused_here_is_no_failure_of_the_api(shop, tmp_path):
-    """A budget that is used up does not open the breaker, nor keep it half open."""
+    """A call over the budget neither opens the breaker nor keeps it half-open."""
     now = [0.0]
     breaker = Breaker(failures=1, reset_after=30.0, clock=lambda: now[0])
     async with opened(shop, tmp_path, breaker=breaker, budget="0.02") as (_, client):
@@ -110,7 +110,7 @@ async def test_what_is_refused_here_is_no_failure_of_the_api(shop, tmp_path):
 
 
 async def test_calls_are_spread_by_the_rate(shop, tmp_path, monkeypatch):
-    """What is past the burst waits for its place."""
+    """Calls beyond the burst wait for their turn."""
     waits = []
 
     async def sleep(seconds):
@@ -130,7 +130,7 @@ async def test_calls_are_spread_by_the_rate(shop, tmp_path, monkeypatch):
 
 
 async def test_a_place_too_far_off_is_refused(shop, tmp_path):
-    """Nobody waits for minutes: the call is refused at once, and nothing is booked."""
+    """A call that would wait longer than a minute is refused at once, and nothing is booked."""
     async with opened(shop, tmp_path, rate=0.01) as (_, client):
         await client.call("weather", ULM)
         refused = await client.call("weather", city="Oslo")
@@ -139,7 +139,7 @@ async def test_a_place_too_far_off_is_refused(shop, tmp_path):
 
 
 async def test_a_result_may_be_given_again(shop, tmp_path):
-    """Only for tools that allow it, for the same arguments, and it says that nothing was bought."""
+    """A cached result is only used for tools that allow it, and says that nothing was bought."""
     async with opened(shop, tmp_path, cache_results={"weather": 60}) as (_, client):
         first = await client.call("weather", ULM)
         again = await client.call("weather", ULM)
@@ -155,7 +155,7 @@ async def test_a_result_may_be_given_again(shop, tmp_path):
 
 
 async def test_a_result_is_kept_no_longer_than_allowed(shop, tmp_path):
-    """Past its time it is bought anew."""
+    """After its time to live a result is bought again."""
     async with opened(shop, tmp_path, cache_results={"weather": 0.05, "stock": 60}) as (_, client):
         await client.call("weather", ULM)
         await anyio.sleep(0.06)
@@ -164,7 +164,7 @@ async def test_a_result_is_kept_no_longer_than_allowed(shop, tmp_path):
 
 
 async def test_a_failure_is_not_given_again(shop, tmp_path):
-    """Errors are not kept."""
+    """Errors are not cached."""
     shop.faults.append(Fault("status_before_buying", status=400))
     async with opened(shop, tmp_path, cache_results={"weather": 60}) as (_, client):
         assert (await client.call("weather", ULM)).is_error
@@ -173,7 +173,7 @@ async def test_a_failure_is_not_given_again(shop, tmp_path):
 
 
 async def test_results_are_not_shared_between_payers(shop, tmp_path):
-    """The key under which a result is kept has the payer in it."""
+    """The payer is part of the cache key."""
     shared = None
     for number, key in enumerate(("key of one", "key of two", "key of one")):
         catalog = catalog_for(
@@ -187,7 +187,7 @@ async def test_results_are_not_shared_between_payers(shop, tmp_path):
 
 
 async def test_a_stream_becomes_progress(shop, tmp_path):
-    """What an API tells on the way reaches the client, counted up, and the result is the last word."""
+    """Events of the API become progress notifications with a counter; the last event is the result."""
     async with opened(shop, tmp_path, profile={"streams": True}) as (_, client):
         result = await client.call("weather", ULM)
         told = [each.params for each in client.notifications if each.method == "notifications/progress"]
@@ -197,7 +197,7 @@ async def test_a_stream_becomes_progress(shop, tmp_path):
 
 
 async def test_a_stream_that_fails_is_an_error(shop, tmp_path):
-    """An error event after the money was taken is a failure that counts as paid."""
+    """A stream with an error after the charge is an error result, and counts as paid."""
     shop.shape = "nested_failure"
     async with opened(shop, tmp_path, profile={"streams": True}) as (_, client):
         result = await client.call("weather", ULM)

@@ -1,4 +1,4 @@
-"""Numbers on their way through a purchase: integers over 64 bits stay exact, infinity is not bought."""
+"""Numbers in purchases: integers over 64 bits stay exact, and infinity is refused."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ async def limit(anyio_backend):
 
 @pytest.fixture(params=["flat", "output", "nested"])
 def shop(request):
-    """An API that sells `send`, which gives back what it gets, in each of the shapes of replies."""
+    """An API that sells `send`, which returns its arguments, in each of the shapes of replies."""
     with PaidApi(shape=request.param) as running:
         like = running.products[running.id_of("weather")]
         product = dataclasses.replace(
@@ -42,7 +42,7 @@ def shop(request):
 
 
 async def test_an_integer_of_256_bits_is_bought_and_comes_back_exactly(shop, tmp_path):
-    """The order has it, and so have the text and the structured content of the result."""
+    """It is exact in the order, in the text and in the structured content of the result."""
     async with opened(shop, tmp_path) as (_, client):
         (send,) = [each for each in await client.list_tools() if each.name == "send"]
         assert send.input_schema["properties"]["wei"] == WEI
@@ -56,7 +56,7 @@ async def test_an_integer_of_256_bits_is_bought_and_comes_back_exactly(shop, tmp
 
 
 async def test_two_that_a_float_cannot_tell_apart_are_two(shop, tmp_path):
-    """Neither in the cache of results nor by the key of a request is one taken for the other."""
+    """Neither the result cache nor the request key confuses two integers that are equal as floats."""
     async with opened(shop, tmp_path, cache_results={"send": 60.0}) as (_, client):
         results = [await client.call("send", wei=wei) for wei in (UINT256, UINT256 - 1, UINT256)]
     assert [each.structured["result"]["given"]["wei"] for each in results] == [UINT256, UINT256 - 1, UINT256]
@@ -64,7 +64,7 @@ async def test_two_that_a_float_cannot_tell_apart_are_two(shop, tmp_path):
 
 
 async def test_a_limit_of_256_bits_holds(shop, tmp_path):
-    """One more than the most is refused before anything is spent."""
+    """A value of the maximum plus one is refused before anything is spent."""
     async with opened(shop, tmp_path) as (_, client):
         with pytest.raises(McpError, match="wei: "):
             await client.call("send", wei=UINT256 + 1)
@@ -73,7 +73,7 @@ async def test_a_limit_of_256_bits_holds(shop, tmp_path):
 
 
 async def test_infinity_is_not_bought(shop, tmp_path):
-    """Not as null, and not where the schema takes anything; nothing is reserved for it."""
+    """It is not sent as null either, nor where the schema accepts anything; nothing is reserved."""
     async with opened(shop, tmp_path) as (catalog, client):
         for number in (float("inf"), float("nan"), [None, float("-inf")]):
             with pytest.raises(TypeError, match="no NaN and no infinity"):
@@ -88,7 +88,7 @@ async def test_infinity_is_not_bought(shop, tmp_path):
 
 @pytest.mark.parametrize("number", ["1e400", "NaN", "1" * 5_000], ids=["1e400", "NaN", "5,000 digits"])
 async def test_a_reply_with_a_number_that_cannot_be_held_is_not_lost(shop, tmp_path, number):
-    """It was paid for: the model gets the number as it was written, as text, and nothing made up."""
+    """The result was paid for, so the model gets the number as text, exactly as it was written."""
     plain = json.dumps
     shop.products[shop.id_of("send")].run = lambda **_: {"n": "@"}
     json.dumps = lambda *args, **more: plain(*args, **more).replace('"@"', number)

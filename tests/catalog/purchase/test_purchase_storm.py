@@ -1,24 +1,25 @@
-"""Storms: random mixes of everything that can go wrong at once, and then three books that must agree.
+"""Random mixes of everything that can go wrong at once ("storms"), after which three records must agree.
 
 The API's books say what was charged, the ledger what counts against the limits, the clients what they were told.
 With R a row of the ledger and A the order at the API with its key, this holds after every storm:
 
 - A is charged once at most, and has one row that is not released; a call (by its number) is charged once at most.
-- R counts what the API took, or at least what was reserved if the API took more and its answer was lost. Only a
-  call of unknown price, which reserves nothing, counts nothing when its answer was lost; then no other goes out.
-- When R was booked, all that counted then and R's own reserve fitted every limit.
-- After the first row of an entry that cost more than was reserved, no row of it was booked; rows that cost more are
-  `max_in_flight` a process at most.
-- R costs no more than its entry did at first, nor than one that had the tool's name and was bought when R's entry
-  was first seen; nor is R there at all if that one was stopped by then.
-- Rows of entries whose price no reply had confirmed by then were never out at the same time.
-- A was answered in full: R is settled, and its client has the result, unless it was cancelled or its process was
-  killed (nobody waits for the disk when a cost is within the reserve: it may have the result, and R be unknown).
-- R is unknown: its client was told so, with R's id, unless it was cancelled or killed. Who was told anything but
-  that or the result has not been charged.
+- R counts what the API took, or at least what was reserved if the API took more and its reply was lost. Only a
+  call of unknown price, which reserves nothing, counts nothing when its reply was lost; then no other is sent.
+- When R was booked, everything that counted then, plus R's reserved amount, was within every limit.
+- After the first row of an entry that cost more than was reserved, no row of that entry was booked. At most
+  `max_in_flight` rows per process cost more.
+- R costs no more than its entry did at first, nor than an entry with the same tool name that was bought before R's
+  entry was first seen. If that other entry was stopped by then, R does not exist.
+- Rows of entries whose price no reply had confirmed yet were never in flight at the same time.
+- If A was answered in full, R is settled and its client has the result, unless it was cancelled or its process was
+  killed (a cost within the reserved amount does not wait for the disk: the client may have the result while R is
+  unknown).
+- If R is unknown, its client was told so, with R's id, unless it was cancelled or killed. A client that was told
+  anything but that or the result has not been charged.
 
-Which storm a seed makes is the same each time; the timing is not. `-s` shows a line for each,
-`TOOLWIRE_STORMS=100` makes more of them.
+A seed always makes the same storm, but not the same timing. `-s` prints a line for each,
+`TOOLWIRE_STORMS=100` runs more of them.
 """
 
 import json
@@ -56,7 +57,7 @@ LIMITS = ["per_session", "per_day", "total"]
 
 @dataclass
 class Weather:
-    """What a seed makes of the API, the processes and the limits."""
+    """The settings of the API, the processes and the limits that follow from a seed."""
 
     seed: str
     backend: str
@@ -80,7 +81,7 @@ class Weather:
         self.cancelled = chance.choice([0.0, 0.0, 0.2])
         self.max_in_flight = chance.choice([2, 5, 12, 32])
         self.delay = chance.choice([0.0, 0.02, 0.1])
-        # A tool that is dearer than it said from some order on, or None.
+        # A tool that charges more than its price from some order on, or None.
         self.liar = chance.choice([None, *self.prices]) if chance.random() < 0.5 else None
         self.lies_from = chance.randint(1, 30)
         self.changes_at = chance.choice([0, chance.randint(3, 15)])
@@ -96,7 +97,7 @@ class Weather:
 
     @property
     def nobody_leaves(self):
-        """Whether every order is waited for until the API has answered it."""
+        """True if every call waits until the API has answered."""
         return not (self.cancelled or self.hangs or self.kills)
 
     def api(self):
@@ -142,10 +143,10 @@ class Weather:
             failures=self.chance.choice([5, 1_000, 1_000]),
         )
 
-    # What the API asks, in its thread.
+    # Called by the API, in its thread.
 
     def charge(self, id, number):
-        """Charge what was agreed at first, or less if the price fell; the liar takes ten times that."""
+        """Return what an order costs: the first price, or less if the price fell; ten times that for the liar."""
         name = self.names[id]
         lies = name == self.liar and number >= self.lies_from
         return self.base[name] * (10 if lies else 1)
@@ -165,7 +166,7 @@ class Weather:
         return self.fault(f"order {number}", ORDER_FAULTS)
 
     def change(self):
-        """Give some tools new ids, and other prices: a lower one is charged at once, a higher one is not."""
+        """Give some tools new ids and other prices. Lower prices are charged from then on, higher ones are not."""
         chance = random.Random(f"{self.seed} change")  # noqa: S311
         items = []
         for old, name, price in self.shark.items:
@@ -189,7 +190,7 @@ async def limit(anyio_backend):
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_after_a_storm_the_books_agree(tmp_path, anyio_backend_name, seed):
-    """Whatever came together: nothing twice, nothing over the limits, nothing lost, nobody told a lie."""
+    """Nothing is bought twice, over the limits or lost, and every client is told the truth."""
     before = ledger_threads()
     weather = Weather(f"{seed} {anyio_backend_name}", anyio_backend_name)
     outcomes, killed = [], set()
@@ -221,7 +222,7 @@ async def test_after_a_storm_the_books_agree(tmp_path, anyio_backend_name, seed)
 
 
 def ledger_threads():
-    """The threads of ledgers; other tests may have left some."""
+    """Return the threads of ledgers; other tests may have left some."""
     return {each for each in threading.enumerate() if each.name == "toolwire ledger"}
 
 
@@ -231,7 +232,7 @@ def read_lines(process, outcomes):
 
 
 def compare(weather, api, ledger, outcomes, killed):
-    """Compare the three books."""
+    """Compare the API's books, the ledger, and what the clients were told."""
     rows = ledger.rows()[::-1]
     with ledger._database.reading() as db:
         first_seen = dict(db.execute("SELECT entry_id, min(first_seen) FROM entries GROUP BY entry_id"))
@@ -259,7 +260,7 @@ def compare(weather, api, ledger, outcomes, killed):
 
 
 def report(weather, api, rows, outcomes, killed):
-    """Write a line about a storm."""
+    """Print a line about a storm."""
     ends = dict(Counter(each["how"] for each in outcomes)) | ({"killed": killed} if killed else {})
     sys.stdout.write(
         f"\nstorm {weather.seed}: {weather.processes} process(es), {len(outcomes) + killed} calls {ends}, API: "
@@ -270,7 +271,7 @@ def report(weather, api, rows, outcomes, killed):
 
 
 def check_once(api, by_key, live):
-    """Nothing is charged twice, and nothing arrives that was not booked."""
+    """Check that nothing is charged twice, and that every order that arrived was booked."""
     assert {each.key for each in api.arrived} <= by_key.keys()
     assert all(len(each) <= 1 for each in live.values())
     for what in ("key", "number"):
@@ -279,7 +280,7 @@ def check_once(api, by_key, live):
 
 
 def check_money(api, live):
-    """What the API took is in the ledger."""
+    """Check that what the API took is in the ledger."""
     for sold in api.sold:
         assert live[sold.key], f"charged, and released: {sold}"
         (row,) = live[sold.key]
@@ -290,7 +291,7 @@ def check_money(api, live):
 
 
 def check_limits(weather, api, rows, live):
-    """At every booking everything fitted, and so does what the API took, but for what was more than reserved."""
+    """Check that every booking fitted the limits, and all charges too, except what exceeded a reserve."""
     for kind, most in weather.limits.items():
         for session in {row.session for row in rows} if kind == "per_session" else [None]:
             counted = [row for row in rows if session in (None, row.session)]
@@ -314,12 +315,12 @@ def check_limits(weather, api, rows, live):
 
 
 def money_at(row, at):
-    """What a row counted at some time. Of two at the same time the smaller."""
+    """Return what a row counted at a time; at the time of its change, what it counts since then."""
     return row.money if row.changed <= at else row.reserved
 
 
 def check_stops(weather, api, rows, live):
-    """Once a call has cost more than was reserved, its entry is done."""
+    """Check that once a call has cost more than was reserved, its entry is not booked any more."""
     most = weather.max_in_flight * weather.processes
     for entry in {row.entry_id for row in rows}:
         own = [row for row in rows if row.entry_id == entry]
@@ -333,7 +334,7 @@ def check_stops(weather, api, rows, live):
 
 
 def check_inheritance(rows, first_seen):
-    """An entry costs no more than at first, and one that is seen later no more than its tool did before."""
+    """Check that no entry costs more than at first, and a new one no more than its tool did before."""
     for tool in {row.tool for row in rows}:
         of_tool = [row for row in rows if row.tool == tool]
         firsts = {row.entry_id: row for row in reversed(of_tool)}
@@ -350,7 +351,7 @@ def check_inheritance(rows, first_seen):
 
 
 def check_alone(weather, rows, killed):
-    """Of the calls whose price no reply had confirmed yet one was out at a time, for all that share a limit."""
+    """Check that calls whose price no reply had confirmed were in flight one at a time, if they share a limit."""
     confirmed = defaultdict(lambda: inf)
     for row in rows:
         if row.state == "settled" and not row.over:
@@ -360,12 +361,12 @@ def check_alone(weather, rows, killed):
     for row in uncertain:
         for other in uncertain:
             out = other.at < row.at < other.changed and not (apart and row.session != other.session)
-            # A dead process's call is out no more, and is only booked as unknown when somebody looks.
+            # A dead process's call is no longer in flight, but is only marked as unknown by the next recovery.
             assert not out or (killed and other.state == "unknown"), (other, row)
 
 
 def check_answers(api, rows, live, heard, excused):
-    """Who was answered has it, who was not was told the truth."""
+    """Check that clients whose order was answered have the result, and that the others were told the truth."""
     charged = {each.arguments["number"]: each for each in api.sold}
     for number, sold in charged.items():
         how = {each["how"] for each in heard[number]}

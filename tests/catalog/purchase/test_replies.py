@@ -1,4 +1,4 @@
-"""Replies: what an API answered, read and shown."""
+"""Replies of APIs: how they are read, and how they are shown to the model."""
 
 import math
 
@@ -27,7 +27,7 @@ from toolwire.catalog.purchase.replies import Outcome, build_result, read_reply
 )
 @pytest.mark.parametrize("shape", ["result", "output", "nested"])
 def test_the_result_of_every_shape(shape, result, text, structured):
-    """Flat with `result`, flat with `output`, and nested: the same outcome."""
+    """A reply with `result`, with `output` or nested gives the same outcome."""
     body = {"success": True, shape: result, "error": None}
     if shape == "nested":
         inner = {"status_code": 200, "data": {"success": True, "output": result}, "success": True}
@@ -66,7 +66,7 @@ def test_the_result_of_every_shape(shape, result, text, structured):
     ],
 )
 def test_money_is_read_where_the_envelope_tells_it(body, cost, balance):
-    """Numbers or text, never negative, and never from inside the result."""
+    """Costs and balances may be numbers or text, never negative, and are never read from inside the result."""
     outcome = read_reply(body)
     assert (outcome.cost, outcome.balance) == (cost, balance)
 
@@ -107,7 +107,7 @@ def test_money_is_read_where_the_envelope_tells_it(body, cost, balance):
     ],
 )
 def test_a_failure_at_any_level_is_a_failure(body, error):
-    """HTTP 200 or not; with the API's own words where it has any."""
+    """This holds for HTTP 200 too. The API's own message is used if there is one."""
     outcome = read_reply(body)
     assert not outcome.ok
     assert outcome.error == error
@@ -133,7 +133,7 @@ def test_a_failure_at_any_level_is_a_failure(body, error):
     ],
 )
 def test_other_shapes_are_read_with_sense(body, text):
-    """What is not envelope is the result, and data that looks like a failure is data."""
+    """What is not part of the envelope is the result, and data that resembles a failure stays data."""
     outcome = read_reply(body)
     assert outcome.ok
     assert outcome.text == text
@@ -172,14 +172,14 @@ def test_other_shapes_are_read_with_sense(body, text):
     ],
 )
 def test_nothing_that_was_paid_for_is_lost(body, result):
-    """What stands beside the result or is called like money is kept, unless it was read as the envelope's."""
+    """Fields beside the result, or named like money, are kept unless they belong to the envelope."""
     outcome = read_reply(body)
     assert outcome.ok
     assert outcome.structured == result
 
 
 def test_a_cost_that_cannot_be_read_is_told_once(caplog, monkeypatch):
-    """By its name and kind: the value may be anything."""
+    """The log names the field and its type, but not the value, which may be anything."""
     monkeypatch.setattr(replies, "_LOGGED", set())
     for _ in range(3):
         assert read_reply({"success": True, "output": "x", "cost": "sk-secret"}).cost is None
@@ -188,7 +188,7 @@ def test_a_cost_that_cannot_be_read_is_told_once(caplog, monkeypatch):
 
 
 def test_a_success_is_shown_with_its_money():
-    """Each line only when it is known; structured content has both too."""
+    """Cost and balance have a line each if they are known, and are in the structured content."""
     outcome = read_reply({"success": True, "result": {"t": 21}, "cost": 0.01, "balance": 9.99})
     assert build_result(outcome, 20_000) == {
         "content": [{"type": "text", "text": '{"t":21}\nCost: $0.0100\nRemaining Balance: $9.99'}],
@@ -202,18 +202,18 @@ def test_a_success_is_shown_with_its_money():
 
 
 def test_a_list_is_structured_under_result():
-    """Structured content is always an object."""
+    """Structured content must be an object, so a list is put under `result`."""
     assert build_result(read_reply({"result": [1]}))["structuredContent"] == {"result": [1]}
 
 
 def test_a_cost_in_the_result_is_not_overwritten():
-    """The result is kept whole beside the money."""
+    """The result is kept unchanged beside the money."""
     body = {"success": True, "result": {"cost": 500}, "cost": 0.01}
     assert build_result(read_reply(body))["structuredContent"] == {"result": {"cost": 500}, "cost": 0.01}
 
 
 def test_a_failure_is_an_error_result():
-    """With the words that the model reads, and a cost only if the reply says that it was charged."""
+    """It has the message for the model, and a cost only if the reply says that it was charged."""
     failed = build_result(read_reply({"success": False, "error": "no"}), 20_000)
     assert failed == {
         "content": [{"type": "text", "text": "Tool execution failed: no"}],
@@ -226,13 +226,13 @@ def test_a_failure_is_an_error_result():
 
 
 def test_a_long_error_is_cut():
-    """A page of HTML as an error does not flood the model."""
+    """An error that is a whole HTML page is shortened."""
     assert len(read_reply({"success": False, "error": "x" * 10_000}).error) == 2_000
 
 
 @pytest.mark.slow
 def test_a_reply_of_any_depth_is_read():
-    """A hostile reply is text at worst."""
+    """A reply that is nested too deeply becomes a text that says it is unreadable."""
     deep: list = []
     for _ in range(100_000):
         deep = [deep]
@@ -270,7 +270,7 @@ JSON = st.recursive(
 
 @given(JSON, st.one_of(st.none(), st.integers(0, 10**9)))
 def test_any_reply_is_read_and_shown(body, price):
-    """Whatever comes: an outcome, never an exception, with text to show."""
+    """Any reply gives an outcome with a text, and never an exception."""
     outcome = read_reply(body)
     assert outcome.ok == (outcome.error is None)
     assert outcome.cost is None or outcome.cost >= 0
@@ -282,7 +282,7 @@ def test_any_reply_is_read_and_shown(body, price):
 
 
 def by(**settings):
-    """The `[reply]` of a profile."""
+    """Return the `[reply]` section of a profile."""
     return Reply(**settings)
 
 
@@ -300,7 +300,7 @@ def by(**settings):
 )
 @pytest.mark.parametrize("reply", [by(), by(cost="cost", cost_unit="cents")], ids=["unaided", "by path"])
 def test_a_cost_that_cannot_be_read_is_not_the_same_as_none(told, text, reply):
-    """It is quoted in printable ASCII, and cut."""
+    """The unreadable cost is quoted in printable ASCII, and shortened; a cost of null is no cost."""
     outcome = read_reply({"success": True, "result": "x", "cost": told}, reply)
     assert (outcome.ok, outcome.cost) == (True, None)
     assert outcome.unreadable_cost is not None
@@ -309,14 +309,14 @@ def test_a_cost_that_cannot_be_read_is_not_the_same_as_none(told, text, reply):
 
 
 def test_a_cost_that_can_be_read_counts_beside_one_that_cannot():
-    """The API's other word for it."""
+    """If one field is unreadable, the cost is read from another known field."""
     body = {"success": True, "output": "x", "cost": "5 EUR", "purchase_details": {"cost": 0.5}}
     outcome = read_reply(body)
     assert (outcome.cost, outcome.unreadable_cost) == (500_000, None)
 
 
 def test_money_and_result_by_path():
-    """Credits become dollars, and what is money is no part of the result."""
+    """Credits are converted to dollars, and fields with money are not part of the result."""
     reply = by(result="data.out", cost="used", cost_unit=0.01, balance="left", balance_unit=0.01, error="why")
     outcome = read_reply({"data": {"out": {"t": 1}}, "used": 3, "left": 250}, reply)
     assert outcome == Outcome(True, '{"t":1}', {"t": 1}, 30_000, 2_500_000)
@@ -325,7 +325,7 @@ def test_money_and_result_by_path():
 
 
 def test_a_path_that_leads_nowhere_is_told_once(caplog, monkeypatch):
-    """What was paid for is shown all the same."""
+    """The missing path is logged once, and the result, which was paid for, is still shown."""
     monkeypatch.setattr(replies, "_LOGGED", set())
     reply = by(result="data.out", cost="used")
     for _ in range(2):
@@ -350,16 +350,16 @@ def test_a_path_that_leads_nowhere_is_told_once(caplog, monkeypatch):
     ],
 )  # fmt: skip
 def test_conditions_of_failure(condition, fails, passes):
-    """They decide alone, whatever else the reply says."""
+    """The conditions alone decide, whatever else the reply says."""
     reply = by(failure=[condition])
     for body in fails:
         assert not read_reply({"success": True, **body}, reply).ok, body
     for body in passes:
-        assert read_reply({"success": False, "out": "x", **body}, reply).ok or "out" in body, body
+        assert read_reply({"success": False, "out": "x", **body}, reply).ok, body
 
 
 def test_the_words_for_a_failure():
-    """Those at `error`, any that are usual, or the condition itself."""
+    """The message is read at `error`, else in a usual field, else it names the condition."""
     failure = [{"path": "code", "not_in": [0]}]
     assert read_reply({"code": 5, "why": {"text": "no"}}, by(failure=failure, error="why.text")).error == "no"
     assert read_reply({"code": 5, "message": "no"}, by(failure=failure)).error == "no"
@@ -368,7 +368,7 @@ def test_the_words_for_a_failure():
 
 
 def test_a_failure_that_is_not_charged_costs_nothing():
-    """By the profile's word, unless the reply says what it cost."""
+    """The profile can say so with `charged = false`, unless the reply has a cost."""
     failure = [{"path": "code", "equals": 1402, "charged": False}, {"path": "code", "not_in": [0]}]
     reply = by(failure=failure, cost="used", cost_unit="cents")
     assert read_reply({"code": 1402}, reply).cost == 0
@@ -378,7 +378,7 @@ def test_a_failure_that_is_not_charged_costs_nothing():
 
 
 def test_replies_of_agentpmt():
-    """In credits, and in both older shapes without any money."""
+    """The new shape has credits; the two older shapes have no money."""
     reply = BUILTIN["agentpmt"].reply
     newer = {"success": True, "result": {"a": 1}, "charged_credits": 5, "balance_credits": 995}
     assert read_reply(newer, reply) == Outcome(True, '{"a":1}', {"a": 1}, 50_000, 9_950_000)
@@ -388,7 +388,7 @@ def test_replies_of_agentpmt():
 
 
 def test_text_and_files():
-    """By what they are, with the cost in a header."""
+    """Text, images, audio and other files are detected by type and content; the cost is in a header."""
     reply = by(kind="binary", cost_header="X-Cents", cost_unit="cents", balance_header="X-Left")
     outcome = read_reply(RawBody("text/plain", "hello"), reply, {"x-cents": "2", "x-left": "3"})
     assert outcome == Outcome(True, "hello", None, 20_000, 3_000_000)
@@ -421,13 +421,13 @@ def test_text_and_files():
     ],
 )
 def test_bodies_are_decoded_by_their_kind(kind, type, content, body):
-    """What says that it is JSON is JSON."""
+    """A body whose type says JSON is parsed as JSON, whatever the kind."""
     assert decode_reply(kind, {"content-type": type}, content) == body
 
 
 @given(JSON, st.sampled_from([by(result="output", cost="cost", failure=[{"path": "error", "present": True}]),
        by(cost="cost|data.cost", balance="balance", error="error")]))  # fmt: skip
 def test_any_body_is_read_by_any_paths(body, reply):
-    """Nothing is raised."""
+    """Nothing is raised for any body."""
     outcome = read_reply(body, reply)
     assert outcome.ok or outcome.error

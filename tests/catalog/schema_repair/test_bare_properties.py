@@ -1,4 +1,4 @@
-"""Bare properties: a parameter may have any name, and bare properties are told by the shape of values."""
+"""Bare properties: parameters may have any name, and a table of them is recognised by the shape of its values."""
 
 import pytest
 
@@ -28,7 +28,7 @@ KEYWORDS = [
     *("description", "default", "deprecated", "readOnly", "writeOnly", "examples", "example", "nullable"),
     *("discriminator", "xml", "externalDocs"),
 ]
-USABLE = [name for name in KEYWORDS if not name.startswith("$")]  # a model may name no other at the top
+USABLE = [name for name in KEYWORDS if not name.startswith("$")]  # models can use no others at the top
 KINDS = {
     "string": ({"type": "string"}, "x"),
     "integer": ({"type": "int", "default": 50, "minimum": 1}, 7),
@@ -43,7 +43,7 @@ CITY = {"type": "string", "description": "Where", "required": True}
 
 
 def accepts(schema, arguments, required):
-    """The tool has these parameters, takes the arguments and misses each that is required."""
+    """Check that the tool has these parameters, accepts the arguments, and requires what it should."""
     result, _ = repair_schema(schema)
     assert set(result["properties"]) == set(arguments)
     assert set(result.get("required", ())) == required
@@ -56,7 +56,7 @@ def accepts(schema, arguments, required):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", USABLE)
 def test_a_keyword_is_a_name_like_any_other(name, kind):
-    """Bare or in `properties`, alone or with others, with its own words or as short as can be."""
+    """This holds bare or in `properties`, alone or with others, with few or many keywords of its own."""
     schema, value = KINDS[kind]
     full = {**schema, "description": "As published — with words", "required": True}
     accepts({name: full}, {name: value}, {name})
@@ -71,7 +71,7 @@ def test_a_keyword_is_a_name_like_any_other(name, kind):
 
 @pytest.mark.parametrize("name", KEYWORDS)
 def test_a_keyword_is_a_name_inside_of_an_object_too(name):
-    """Nested at any level, in either form."""
+    """This holds at a nested level, in either form."""
     inner = {"type": "object", "properties": {name: {"type": "array", "required": True, "items": {}}}}
     for schema in ({"at": inner}, {"properties": {"at": inner}}):
         parameters = from_json_schema(repair_schema(schema)[0])
@@ -80,13 +80,13 @@ def test_a_keyword_is_a_name_inside_of_an_object_too(name):
 
 
 def test_all_keywords_at_once():
-    """One tool with a parameter for each of them."""
+    """A tool can have a parameter for each of them."""
     accepts(dict.fromkeys(USABLE, CITY), dict.fromkeys(USABLE, "x"), set(USABLE))
 
 
 @pytest.mark.parametrize("name", [each for each in KEYWORDS if each.startswith("$")])
 def test_a_name_that_no_model_may_use_costs_the_parameter_only(name):
-    """Where it is optional: the tool stays."""
+    """If the parameter is optional, it is dropped, and the tool stays."""
     accepts({name: {"type": "string", "required": False}, "city": CITY}, {"city": "Ulm"}, {"city"})
 
 
@@ -104,7 +104,7 @@ def test_a_name_that_no_model_may_use_costs_the_parameter_only(name):
     ],
 )
 def test_words_about_the_whole_may_stand_beside_bare_properties(around):
-    """They stay where they are, and the properties are found."""
+    """Such keywords stay where they are, and the properties are found."""
     result = accepts({**around, "city": CITY}, {"city": "Ulm"}, {"city"})
     assert result.keys() - {"properties", "required"} == ({*around, "type"} - {"$schema", "required"})
 
@@ -130,12 +130,12 @@ def test_words_about_the_whole_may_stand_beside_bare_properties(around):
     ],
 )
 def test_a_schema_is_not_taken_for_bare_properties(schema):
-    """What can be read as a schema is one."""
+    """Whatever can be read as a schema is treated as one."""
     _, notes = repair_schema(schema)
     assert not any("only the properties" in note for note in notes)
 
 
 def test_a_schema_of_a_list_is_still_none():
-    """Arguments are an object."""
+    """It is refused, because arguments are an object."""
     with pytest.raises(Unrepairable, match="the type array"):
         repair_schema({"type": "array", "items": {"type": "string"}})

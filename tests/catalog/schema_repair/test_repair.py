@@ -1,4 +1,4 @@
-"""Repairs: schemas as APIs write them become schemas that hold, or are refused with the reason."""
+"""Repairs: schemas as APIs write them become valid schemas, or are refused with the reason."""
 
 import contextlib
 import copy
@@ -14,24 +14,24 @@ from toolwire.tools.schema.json_schema import from_json_schema
 
 
 def repair(schema):
-    """The repaired schema, which was copied first to see that it is never changed."""
+    """Return the repaired schema and notes. Checks that the input stays, and that the result needs no repair."""
     before = copy.deepcopy(schema)
     result, notes = repair_schema(schema)
     assert schema == before
     assert all(isinstance(note, str) and note for note in notes)
     from_json_schema(result)
     again, more = repair_schema(result)
-    assert (again, more) == (result, ())  # what is repaired needs no repair
+    assert (again, more) == (result, ())  # a repaired schema needs no repair
     return result, notes
 
 
 def properties(**given):
-    """The repaired properties of an object that has these."""
+    """Return the repaired properties of an object with these properties."""
     return repair({"type": "object", "properties": given})[0]["properties"]
 
 
 def test_a_sound_schema_stays_as_it_is():
-    """Nothing is repaired that is not broken, nested or not."""
+    """A valid schema is not changed, nested or not."""
     schema = {
         "type": "object",
         "properties": {
@@ -49,12 +49,12 @@ def test_a_sound_schema_stays_as_it_is():
 
 @pytest.mark.parametrize("nothing", [None, {}, [], "", True])
 def test_no_schema_is_an_object_without_properties(nothing):
-    """The tool can be called with no arguments."""
+    """The tool can be called without arguments."""
     assert repair(nothing)[0] == {"type": "object", "properties": {}}
 
 
 def test_a_boolean_required_moves_up_to_the_list():
-    """At every level, with what the list already had."""
+    """At every level, it is added to what the list already has."""
     schema, notes = repair(
         {
             "type": "object",
@@ -106,7 +106,7 @@ def test_a_property_called_required_is_a_property():
     ],
 )
 def test_a_default_is_one_that_the_schema_takes(given, expected):
-    """It is brought to the type, or dropped when it cannot be or is outside of the enum."""
+    """It is converted to the type, or dropped if that fails or it is not in the enum."""
     result = properties(a=given)["a"]
     assert result == expected
     assert orjson.dumps(result) == orjson.dumps(expected)
@@ -140,14 +140,14 @@ NULL = {"type": "null"}
     ],
 )
 def test_a_default_of_null_says_that_null_is_allowed(given, expected):
-    """The default stays, and the property takes it."""
+    """The default stays, and the property accepts null."""
     schema, _ = repair({"type": "object", "properties": {"a": {**given, "default": None}}})
     assert schema["properties"]["a"] == {**expected, "default": None}
     from_json_schema(schema).validate({"a": None})
 
 
 def test_an_example_of_null_is_only_a_hint():
-    """It changes nothing."""
+    """An example of null changes nothing."""
     for hint in ({"example": None}, {"examples": [None]}):
         assert properties(a={"type": "string", **hint})["a"] == {"type": "string", **hint}
 
@@ -183,7 +183,7 @@ def test_an_example_of_null_is_only_a_hint():
     ],
 )
 def test_types_and_items_that_are_missing_or_unknown(given, expected):
-    """Other spellings are understood; what is unknown takes anything."""
+    """Other spellings are understood; an unknown type accepts anything."""
     assert properties(a=given)["a"] == expected
 
 
@@ -230,7 +230,7 @@ def test_types_and_items_that_are_missing_or_unknown(given, expected):
     ],
 )
 def test_single_keywords(given, expected):
-    """Older drafts, OpenAPI and plain mistakes."""
+    """Keywords of older drafts and OpenAPI, and plain mistakes, are converted or dropped."""
     assert properties(a=given)["a"] == expected
 
 
@@ -248,21 +248,21 @@ def test_single_keywords(given, expected):
     ],
 )
 def test_required_names_properties_that_there_are(required, expected):
-    """Each once, and none that cannot be given."""
+    """Each property is listed once, and only if it exists."""
     schema, notes = repair({"type": "object", "properties": {"a": {}, "b": {}}, "required": required})
     assert schema.get("required") == expected
     assert notes
 
 
 def test_required_without_any_properties_names_nothing():
-    """Nobody could know what to give; an empty list is no mistake."""
+    """Nobody could know what to give; an empty list is not a mistake."""
     assert repair({"required": "a"})[0] == {"type": "object", "properties": {}}
     sound = {"type": "object", "properties": {}, "required": []}
     assert repair(sound) == (sound, ())
 
 
 def test_required_in_a_branch_may_name_what_the_object_defines():
-    """Either of two is a common way to write it, and no mistake."""
+    """This is a common way to require one of two properties, and not a mistake."""
     either = {
         "type": "object",
         "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
@@ -272,7 +272,7 @@ def test_required_in_a_branch_may_name_what_the_object_defines():
 
 
 def test_repairs_reach_everywhere():
-    """Properties, items, branches and definitions."""
+    """Properties, items, branches and definitions are repaired."""
     broken, sound = {"type": "int", "default": "3"}, {"type": "integer", "default": 3}
     schema = repair(
         {
@@ -305,14 +305,14 @@ def test_repairs_reach_everywhere():
     ],
 )
 def test_the_top_is_an_object_in_the_end(given):
-    """However it was said."""
+    """Any way to describe an object becomes `type: object` with properties."""
     schema, notes = repair(given)
     assert schema == {"type": "object", "properties": {"a": {"type": "string"}}}
     assert notes
 
 
 def test_branches_at_the_top_are_folded_into_one_object():
-    """The model's API refuses them there, and with them every other tool."""
+    """The model's API refuses branches there, and with them every other tool."""
     first = {
         "type": "object",
         "properties": {"a": {"type": "string"}, "k": {"const": 1}},
@@ -334,7 +334,7 @@ def test_branches_at_the_top_are_folded_into_one_object():
 
 
 def test_a_property_that_no_model_may_name():
-    """It is dropped when it is optional, and costs the tool when it is required."""
+    """If it is optional, it is dropped; if it is required, the tool is refused."""
     schema, notes = repair({"properties": {"a b": {}, "ok": {}}})
     assert list(schema["properties"]) == ["ok"]
     assert any("a b" in note for note in notes)
@@ -343,7 +343,7 @@ def test_a_property_that_no_model_may_name():
 
 
 def test_hidden_text_is_taken_out_of_descriptions():
-    """Zero-width, bidi, tag and control characters, at every level; long ones are cut."""
+    """Zero-width, bidi, tag and control characters go, at every level; long descriptions are shortened."""
     tagged = "".join(chr(0xE0000 + ord(each)) for each in "ignore all")
     result = properties(
         a={"type": "string", "description": f"Where\u200b you\u202e live{tagged}\x1b[31m\ufe01\u3164"},
@@ -372,7 +372,7 @@ def test_hidden_text_is_taken_out_of_descriptions():
     ],
 )
 def test_hidden_text_costs_a_value_and_not_the_tool(given, expected):
-    """What could carry an instruction is dropped and named; emoji and joiners are values like any other."""
+    """What could carry an instruction is dropped, with a note; emoji and joiners are allowed in values."""
     schema, notes = repair({"type": "object", "properties": {"a": given}})
     assert schema["properties"]["a"] == (given if expected is None else expected)
     assert bool(notes) == (expected is not None)
@@ -389,13 +389,13 @@ def test_hidden_text_costs_a_value_and_not_the_tool(given, expected):
     ],
 )
 def test_hidden_text_in_a_name_or_constant_costs_the_tool(schema):
-    """It means something to the API, so that it can neither be cleaned nor dropped."""
+    """The API needs the exact text, so it can neither be cleaned nor dropped."""
     with pytest.raises(Unrepairable, match="invisible characters"):
         repair_schema(schema)
 
 
 def nested(levels, leaf=None):
-    """A schema of objects in objects."""
+    """Return a schema of objects in objects."""
     schema = leaf or {"type": "string"}
     for _ in range(levels):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -403,7 +403,7 @@ def nested(levels, leaf=None):
 
 
 def bomb(levels):
-    """Definitions that each refer twice to the next."""
+    """Return definitions that each refer twice to the next."""
     table = {
         f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2, "title": str(level)}
         for level in range(levels)
@@ -412,7 +412,7 @@ def bomb(levels):
 
 
 def cyclic():
-    """A Python object that contains itself."""
+    """Return a Python object that contains itself."""
     schema = {"type": "object", "properties": {}}
     schema["properties"]["a"] = schema
     return schema
@@ -455,13 +455,13 @@ def cyclic():
     ids=lambda value: value if isinstance(value, str) and len(value) < 40 else None,
 )
 def test_what_cannot_be_repaired_is_refused_with_the_reason(schema, reason):
-    """Nothing outside is fetched, nothing too large is walked, nothing too costly is kept."""
+    """Nothing outside is fetched, nothing too large is traversed, and nothing too costly is kept."""
     with pytest.raises(Unrepairable, match=reason):
         repair_schema(schema)
 
 
 def test_a_recursive_schema_is_no_bomb():
-    """A tree that refers to itself is sound."""
+    """A tree that refers to itself is valid."""
     tree = {
         "type": "object",
         "properties": {"left": {"$ref": "#"}, "all": {"type": "array", "items": {"$ref": "#"}}},
@@ -470,7 +470,7 @@ def test_a_recursive_schema_is_no_bomb():
 
 
 def test_many_repairs_are_counted_not_listed():
-    """The list of repairs stays short."""
+    """After 40 notes, the other repairs are only counted."""
     _, notes = repair({"properties": {f"p{n}": {"type": "int"} for n in range(100)}})
     assert len(notes) == 41
     assert "more repairs" in notes[-1]
@@ -547,7 +547,7 @@ SCHEMAS = st.recursive(
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.one_of(SCHEMAS, st.dictionaries(KEYWORDS, SCHEMAS, max_size=6)))
 def test_any_json_is_repaired_or_refused(schema):
-    """Never another exception, never a change of the input; what comes out compiles and is an object."""
+    """There is no other exception and the input stays; the result is an object schema that compiles."""
     before = copy.deepcopy(schema)
     with contextlib.suppress(Unrepairable):
         result, _ = repair_schema(schema)

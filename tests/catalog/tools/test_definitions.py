@@ -1,4 +1,4 @@
-"""Definitions: entries become tools, one bad entry never costs the others."""
+"""Definitions: entries become tools, and one bad entry does not affect the others."""
 
 import random
 import re
@@ -16,14 +16,14 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "require
 
 
 def names(*entries, **settings):
-    """Id -> name of the tools that these entries become."""
+    """Return id -> name of the tools made from these entries."""
     definitions, skipped = define(entries, **settings)
     assert not skipped
     return {each.id: each.name for each in definitions}
 
 
 def test_an_entry_becomes_a_tool():
-    """With a readable name, its description, schema, price and category."""
+    """It has a readable name, its description, schema, price and category."""
     entry = Entry(ID, ID, "Weather Now — of any city", SCHEMA, 10_000, "data", {"x": 1})
     definitions, skipped = define([entry])
     assert definitions == [
@@ -35,7 +35,7 @@ def test_an_entry_becomes_a_tool():
 
 
 def test_one_bad_entry_never_costs_the_others():
-    """It is skipped with its reason, and the rest are tools."""
+    """A bad entry is skipped with a reason, and the others become tools."""
     definitions, skipped = define(
         [Entry("1", "good", schema=SCHEMA), Entry("2", "bad", schema={"type": "string"}), Entry("", "no id")]
     )
@@ -47,7 +47,7 @@ def test_one_bad_entry_never_costs_the_others():
 
 
 def test_the_order_of_the_entries_does_not_matter():
-    """Definitions come by name, whatever the order of the pages."""
+    """Definitions are sorted by name, whatever the order of the pages."""
     entries = [Entry(str(each), f"tool {each % 5}", schema=SCHEMA, price=each) for each in range(20)]
     expected = define(entries)
     random.Random(4).shuffle(entries)  # noqa: S311 - any order
@@ -55,7 +55,7 @@ def test_the_order_of_the_entries_does_not_matter():
 
 
 def test_an_entry_that_comes_twice_is_one_tool():
-    """Pages overlap when a catalogue changes; of two that differ the dearer counts, and the other is reported."""
+    """Pages overlap when a list changes. If the two differ, the higher price counts, and the other is reported."""
     same, dear = Entry("1", "a", schema=SCHEMA, price=5), Entry("1", "a", schema=SCHEMA, price=9)
     assert len(define([same, same])[0]) == 1
     assert define([same, same])[1] == []
@@ -68,7 +68,7 @@ def test_an_entry_that_comes_twice_is_one_tool():
 
 
 def test_poisoned_text_is_cleaned():
-    """What a person would not see, a model does not read; and the repair is named."""
+    """Characters that a person cannot see are removed from the text for the model, and the repair is recorded."""
     [definition] = define([Entry("1", "we\u200bather", "Nice\u202e tool\u200b" + "x" * 5000)])[0]
     assert definition.name == "weather"
     assert definition.description.startswith("Nice toolx")
@@ -77,7 +77,7 @@ def test_poisoned_text_is_cleaned():
 
 
 def test_renaming_by_id_or_name():
-    """The user's word, before the namespace is put in front."""
+    """The user's name is used, with the namespace before it."""
     entries = [Entry("1", "Get Weather"), Entry("2", "Stock Price"), Entry("3", "other")]
     renames = {"1": "weather", "stock_price": "stock"}
     assert names(*entries, rename=renames) == {"1": "weather", "2": "stock", "3": "other"}
@@ -86,7 +86,7 @@ def test_renaming_by_id_or_name():
 
 
 def test_the_users_word_goes_before_an_older_right():
-    """Who is renamed gets the name, and who had it gets a suffix."""
+    """The renamed entry gets the name, and the entry that had it gets a suffix."""
     entries = [Entry("1", "forecast"), Entry("2", "weather")]
     found = names(*entries, rename={"1": "weather"}, known={"1": "forecast", "2": "weather"})
     assert found["1"] == "weather"
@@ -101,13 +101,13 @@ def test_two_renamed_to_one_stay_two():
 
 @pytest.mark.parametrize("asked", [{"rename": {"1": "not legal"}}, {"namespace": "not legal"}])
 def test_what_the_user_asks_must_be_legal(asked):
-    """Only the caller's own mistakes raise."""
+    """Only mistakes of the caller raise an exception."""
     with pytest.raises(UsageError):
         define([], **asked)
 
 
 def test_names_of_an_earlier_run_stay():
-    """A newcomer with the same name takes nothing."""
+    """A new entry with the same name does not take it."""
     before = names(Entry("1", "weather"))
     after = names(Entry("1", "weather"), Entry("2", "Weather"), known=before)
     assert after["1"] == "weather"
@@ -123,7 +123,7 @@ def test_without_a_free_name_the_entry_is_skipped():
 
 
 def test_the_fingerprint_is_of_what_the_model_is_told():
-    """The order of keys does not matter; name, description and schema do; price and repairs do not."""
+    """It depends on name, description and schema, but not on the order of keys, the price or repairs."""
     one = Definition("1", "a", "b", {"type": "object", "properties": {}}, 5, None, ("x",))
     assert one.fingerprint == fingerprint("a", "b", {"properties": {}, "type": "object"})
     assert re.fullmatch("[0-9a-f]{64}", one.fingerprint)
@@ -164,7 +164,7 @@ ENTRIES = st.builds(
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(ENTRIES, max_size=8), st.randoms(use_true_random=False), st.sampled_from(["", "shop"]))
 def test_any_entries_can_be_defined(entries, shuffle, namespace):
-    """Whatever the API sent: legal unique names, real tools, the same in every order, and nothing raised."""
+    """Any data of an API gives legal unique names and valid tools, in any order, without an exception."""
     definitions, skipped = define(entries, namespace=namespace)
     assert len(definitions) + len(skipped) <= len(entries)
     assert len({each.name.lower() for each in definitions}) == len(definitions)

@@ -1,4 +1,4 @@
-"""What a real vendor publishes: every action becomes a tool, and every sample that fits the API is accepted."""
+"""A real vendor's published actions: each becomes a tool, and every complete sample of arguments is accepted."""
 
 import pytest
 
@@ -11,7 +11,7 @@ EVERY = published()
 
 
 def test_the_list_is_what_it_says():
-    """890 actions of 114 products with a shape of each kind, and nearly all samples whole."""
+    """The data has 890 actions of 114 products, all kinds of schemas, and mostly complete samples."""
     products = {each.entry.id.partition("/")[0] for each in EVERY}
     assert (len(EVERY), len(products)) == (ACTIONS, PRODUCTS) == (890, 114)
     assert len({each.entry.id for each in EVERY}) == ACTIONS
@@ -38,7 +38,7 @@ def test_every_published_action_becomes_a_tool():
 
 @pytest.mark.slow
 def test_every_published_sample_that_fits_the_api_is_accepted():
-    """As it is; one that was cut misses only what it lacks."""
+    """The sample is unchanged by validation; a truncated sample only fails for missing fields."""
     definitions, _ = define([each.entry for each in EVERY])
     checks = {each.id: from_json_schema(each.schema) for each in definitions}
     for each in EVERY:
@@ -53,7 +53,7 @@ def test_every_published_sample_that_fits_the_api_is_accepted():
 
 @pytest.mark.slow
 def test_what_is_published_is_read_the_same_again():
-    """A repaired schema needs no repair, so that a stored one does not change."""
+    """A repaired schema needs no further repair, so a stored one does not change."""
     definitions, _ = define([each.entry for each in EVERY])
     for each in definitions:
         (again,), skipped = define([Entry(each.id, each.name, each.description, each.schema)])

@@ -1,4 +1,4 @@
-"""Definitions on disk, for when the API is not there."""
+"""Definitions stored on disk, for times when the API is not available."""
 
 import json
 import stat
@@ -17,7 +17,7 @@ ENTRIES = (
 
 
 def test_what_is_kept_comes_back(tmp_path):
-    """All fields of all entries, and when they were fetched, in a file for the owner only."""
+    """All fields of all entries and the time of the fetch are stored, in a file with mode 0600."""
     path = tmp_path / "deep" / "er" / "kept.json"
     store(path, ENTRIES, URL, {"1": "weather"})
     kept = load(path, URL)
@@ -28,14 +28,14 @@ def test_what_is_kept_comes_back(tmp_path):
 
 
 def test_another_address_has_nothing(tmp_path):
-    """What one API offered is not shown as another's."""
+    """Entries of one API are not shown for another."""
     store(tmp_path / "kept.json", ENTRIES, URL, {})
     assert load(tmp_path / "kept.json", "https://other.example.com") is None
     assert load(tmp_path / "none.json", URL) is None
 
 
 def damaged(**changes):
-    """A file with one entry that is not as it should be."""
+    """Return the content of a file with one entry, with these changes."""
     names = changes.pop("names", {})
     entry = {"id": "1", "name": "a", "description": "", "schema": None, "price": 1, "category": None}
     entry |= {"prices": {}, "price_argument": ""}
@@ -73,34 +73,34 @@ def damaged(**changes):
     ],
 )
 def test_what_is_damaged_is_as_good_as_not_there(tmp_path, caplog, content):
-    """It is told, and the list is fetched anew."""
+    """A warning is logged, and the list is fetched again."""
     (tmp_path / "kept.json").write_text(content)
     assert load(tmp_path / "kept.json", URL) is None
     assert "they are fetched again" in caplog.text
 
 
 def test_an_older_form_is_left_alone(tmp_path, caplog):
-    """A file of another version is no damage."""
+    """A file of another version is ignored without a warning."""
     (tmp_path / "kept.json").write_text(json.dumps({"form": 0, "base_url": URL}))
     assert load(tmp_path / "kept.json", URL) is None
     assert caplog.text == ""
 
 
 def test_a_good_file_is_read(tmp_path):
-    """The damaged ones above are damaged by what was changed in them."""
+    """Without changes, `damaged` returns a valid file, so the changes above are what is rejected."""
     (tmp_path / "kept.json").write_text(damaged())
     assert load(tmp_path / "kept.json", URL).entries == (Entry("1", "a", price=1),)
 
 
 def test_integers_over_64_bits_are_kept_as_they_are(tmp_path):
-    """A limit of 256 bits is the same limit after a restart."""
+    """A limit of 256 bits in a schema is the same after a restart."""
     entry = Entry("1", "a", schema={"properties": {"wei": {"type": "integer", "maximum": 2**256 - 1}}})
     store(tmp_path / "kept.json", [entry], URL, {})
     assert load(tmp_path / "kept.json", URL).entries == (entry,)
 
 
 def test_what_cannot_be_kept_is_told(tmp_path, caplog):
-    """A place that cannot be written, or data that is no JSON, costs the cache and nothing else."""
+    """A path that cannot be written, or data that is not JSON, only costs the cache, with a warning."""
     (tmp_path / "file").write_text("")
     store(tmp_path / "file" / "kept.json", ENTRIES, URL, {})
     assert "cannot be saved" in caplog.text

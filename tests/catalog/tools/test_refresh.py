@@ -1,4 +1,4 @@
-"""The list over time: cached, fetched, changed, pinned; and an end that leaves nothing behind."""
+"""The list over time: cached, fetched, changed and pinned; and closing leaves nothing behind."""
 
 import logging
 from dataclasses import replace
@@ -32,17 +32,17 @@ def shop():
 
 
 def heard(client, method):
-    """What the client was told."""
+    """Return the params of the client's notifications of this method."""
     return [each.params for each in client.notifications if each.method == f"notifications/{method}"]
 
 
 def changed(client):
-    """How often the client was told that the tools are others."""
+    """Return how often the client was notified that the list of tools changed."""
     return len(heard(client, "tools/list_changed"))
 
 
 async def refreshed(catalog):
-    """Fetch again, and let what follows from it be told."""
+    """Fetch the list again, and leave time for notifications."""
     catalog.refresh()
     status = await catalog.loaded(10)
     await anyio.sleep(0.01)
@@ -50,17 +50,17 @@ async def refreshed(catalog):
 
 
 async def names(client):
-    """The names of the tools."""
+    """Return the names of the tools."""
     return [each.name for each in await client.list_tools()]
 
 
 def takes(**properties):
-    """A schema in which nothing is required."""
+    """Return a schema in which nothing is required."""
     return {"type": "object", "properties": properties}
 
 
 def sell(shop, name, price=0.01):
-    """Put one more product on sale."""
+    """Add a product to the API."""
     like = shop.products[shop.id_of("weather")]
     words = {"name": name, "description": f"All about {name}", "parameters": takes(), "category": "demo"}
     product = replace(like, **words, price=price, run=lambda: name)
@@ -72,7 +72,7 @@ def sell(shop, name, price=0.01):
 
 
 async def test_the_tools_of_last_time_stand_in(shop, tmp_path, caplog):
-    """While the API is down they are there from the start, and log and client hear why; then it is back."""
+    """While the API is down, cached tools are listed, and log and client get the reason; later it recovers."""
     async with opened(shop, tmp_path):
         pass
     await shop.stop()
@@ -88,13 +88,13 @@ async def test_the_tools_of_last_time_stand_in(shop, tmp_path, caplog):
         assert "cannot be read" in told["data"]
         assert told["data"].endswith("the previous tools stay")
         await refreshed(catalog)
-        assert len(heard(client, "message")) == 1  # told once, however often it fails
+        assert len(heard(client, "message")) == 1  # reported once, however often it fails
         assert "cannot be read" in caplog.text
         sell(shop, "news")
         await shop.start()
         status = await refreshed(catalog)
         assert (status.state, status.error, status.registered) == ("live", None, 7)
-        assert changed(client) == 2  # those of last time, and the new one
+        assert changed(client) == 2  # the cached tools, then the new one
         assert heard(client, "message")[-1] == {
             "level": "notice",
             "logger": catalog.name,
@@ -104,7 +104,7 @@ async def test_the_tools_of_last_time_stand_in(shop, tmp_path, caplog):
 
 
 async def test_without_a_cache_there_is_nothing_and_then_all(shop, tmp_path):
-    """An API that is down at the first start leaves an empty list, which fills when it comes."""
+    """If the API is down at the first start, the list is empty, and is filled when the API is back."""
     await shop.stop()
     async with opened(shop, tmp_path, cache=False) as (catalog, client):
         assert catalog.status.state == "down"
@@ -118,7 +118,7 @@ async def test_without_a_cache_there_is_nothing_and_then_all(shop, tmp_path):
 
 
 async def test_a_list_that_failed_is_asked_for_again_by_itself(shop, tmp_path):
-    """Soon, and without anybody's asking, even if it is never refreshed otherwise."""
+    """It is retried soon, even without regular refreshes."""
     shop.faults.append(Fault("status_before_buying", path=LIST, status=400))
     async with opened(shop, tmp_path) as (catalog, _):
         assert catalog.status.state == "down"
@@ -126,7 +126,7 @@ async def test_a_list_that_failed_is_asked_for_again_by_itself(shop, tmp_path):
 
 
 async def test_half_a_list_changes_nothing(tmp_path):
-    """If one page cannot be had, the list stays as it was."""
+    """If one page cannot be fetched, the previous list stays."""
     with PaidApi(entries=150) as shop:
         async with opened(shop, tmp_path) as (catalog, client):
             real = shop.page
@@ -138,13 +138,13 @@ async def test_half_a_list_changes_nothing(tmp_path):
 
 
 async def test_the_handshake_does_not_wait(shop, tmp_path, monkeypatch):
-    """While the list hangs, the client is connected, hears that it loads, and can leave at once."""
+    """While the list hangs, the client connects, gets an error that it is being loaded, and can leave at once."""
     monkeypatch.setattr(refresh, "LIST_WAIT", 0.05)
     shop.faults.append(Fault("hang_before_buying", path=LIST))
     catalog = catalog_for(shop, tmp_path)
     with anyio.fail_after(30):  # the API hangs for 60
         async with connect(catalog) as client:
-            assert await names(client) == []  # after a while, for a list that does not come
+            assert await names(client) == []  # after LIST_WAIT, as the list does not arrive
             await eventually(lambda: catalog.status.state == "loading")
             with pytest.raises(McpError, match="The catalogue is still being loaded"):
                 await client.call("weather", ULM)
@@ -155,11 +155,11 @@ async def test_the_handshake_does_not_wait(shop, tmp_path, monkeypatch):
 
 
 async def test_changes_are_registered_and_told_once(shop, tmp_path, caplog):
-    """Added, removed, changed and repriced tools: one list_changed for all of them, each reported once."""
+    """Several changes of one refresh cause one list_changed, and each is reported once."""
     async with opened(shop, tmp_path) as (catalog, client):
         await eventually(lambda: changed(client) == 1)
         await refreshed(catalog)
-        assert changed(client) == 1  # nothing changed, nothing told
+        assert changed(client) == 1  # nothing changed, so no notification
         sell(shop, "news")
         del shop.products[shop.id_of("stock")]
         shop.products[shop.id_of("weather")].price = 0.005
@@ -184,7 +184,7 @@ async def test_changes_are_registered_and_told_once(shop, tmp_path, caplog):
 
 
 async def test_the_list_is_fetched_every_so_often(shop, tmp_path):
-    """What comes on sale is there after the interval."""
+    """A new product is listed after the interval."""
     async with opened(shop, tmp_path, refresh=1.0) as (catalog, client):
         sell(shop, "news")
         await eventually(lambda: "news" in catalog.tools)
@@ -192,13 +192,13 @@ async def test_the_list_is_fetched_every_so_often(shop, tmp_path):
 
 
 async def test_a_refresh_during_a_fetch_is_not_lost(shop, tmp_path):
-    """What changes while the list is on its way is fetched after it."""
+    """A change during a fetch is found by another fetch after it."""
     async with opened(shop, tmp_path) as (catalog, _):
         shop.faults.append(Fault("hang_after_buying", path=LIST, seconds=0.15))
         before = len(shop.requests)
         catalog.refresh()
         await eventually(lambda: len(shop.requests) > before)
-        sell(shop, "news")  # too late for the answer that hangs
+        sell(shop, "news")  # too late for the response that hangs
         catalog.refresh()
         status = await catalog.loaded(10)
         assert status.registered == 7
@@ -209,14 +209,14 @@ async def test_a_refresh_during_a_fetch_is_not_lost(shop, tmp_path):
 
 
 def pinned(catalog, folder):
-    """A file in which all that is on offer is agreed to."""
+    """Save pins of all tools to a file, and return its path."""
     path = folder / "pins.json"
     Pins.of(catalog.definitions.values()).save(path)
     return path
 
 
 async def test_what_differs_from_the_pins_is_not_offered(shop, tmp_path, caplog):
-    """Changed, added and dearer tools are blocked with a diff that can be read; a cheaper one is fine."""
+    """Changed, added and dearer tools are blocked, with a readable diff; a cheaper one is allowed."""
     async with opened(shop, tmp_path) as (catalog, _):
         pins = pinned(catalog, tmp_path)
     sell(shop, "news")
@@ -239,7 +239,7 @@ async def test_what_differs_from_the_pins_is_not_offered(shop, tmp_path, caplog)
 
 
 async def test_a_namesake_cannot_push_a_pinned_tool_aside(shop, tmp_path):
-    """A newcomer of the same name gets a suffix, and is blocked; the pinned tool keeps its name after a restart."""
+    """A new tool of the same name gets a suffix and is blocked; the pinned one keeps its name after a restart."""
     async with opened(shop, tmp_path) as (catalog, _):
         pins = pinned(catalog, tmp_path)
     sell(shop, "weather!")
@@ -250,7 +250,7 @@ async def test_a_namesake_cannot_push_a_pinned_tool_aside(shop, tmp_path):
 
 
 async def test_a_tool_that_is_not_wanted_was_not_removed(shop, tmp_path):
-    """A filter makes no news of the tools that it leaves out; one that is gone is news."""
+    """Tools that a filter leaves out are not reported as removed; a tool that is gone is."""
     async with opened(shop, tmp_path) as (catalog, _):
         pins = pinned(catalog, tmp_path)
     async with opened(shop, tmp_path, pins=pins, include=["weather", "stock"]) as (catalog, client):
@@ -262,7 +262,7 @@ async def test_a_tool_that_is_not_wanted_was_not_removed(shop, tmp_path):
 
 
 async def test_pins_that_break_keep_the_list(shop, tmp_path):
-    """A pin file that cannot be read any more is told, and nothing is let in or thrown out meanwhile."""
+    """If the pin file becomes unreadable, the error is reported, and no tool is added or removed meanwhile."""
     async with opened(shop, tmp_path) as (catalog, _):
         pins = pinned(catalog, tmp_path)
     good = pins.read_bytes()
@@ -277,7 +277,7 @@ async def test_pins_that_break_keep_the_list(shop, tmp_path):
 
 
 async def test_what_nobody_thought_of_does_not_end_the_refresh(shop, tmp_path, caplog):
-    """An unexpected failure is logged, and the next fetch is as good as any."""
+    """An unexpected exception is logged, and the next fetch works normally."""
     async with opened(shop, tmp_path) as (catalog, _):
         good, catalog._selection = catalog._selection, None
         sell(shop, "news")
@@ -289,7 +289,7 @@ async def test_what_nobody_thought_of_does_not_end_the_refresh(shop, tmp_path, c
 
 
 async def test_a_tool_added_by_hand_keeps_its_name(shop, tmp_path):
-    """An entry that would like the same name gets a suffix, and both can be called."""
+    """An entry with the same name gets a suffix, and both can be called."""
     catalog = catalog_for(shop, tmp_path)
 
     @catalog.tool
@@ -310,7 +310,7 @@ async def test_a_tool_added_by_hand_keeps_its_name(shop, tmp_path):
 
 @pytest.mark.parametrize("ledger", [None, ":memory:"])
 async def test_a_second_client_after_the_last_finds_all_there(shop, tmp_path, ledger):
-    """The catalogue opens again, with a ledger that still counts, in one session."""
+    """The catalogue can be opened again, and the ledger still counts the same session."""
     catalog = catalog_for(shop, tmp_path, budget="0.03", ledger=ledger)
     for city in ("Ulm", "Oslo"):
         async with connect(catalog) as client:
@@ -324,7 +324,7 @@ async def test_a_second_client_after_the_last_finds_all_there(shop, tmp_path, le
 
 
 async def test_a_catalogue_serves_one_event_loop_after_another(shop, tmp_path):
-    """What is made in one is not waited for in the next."""
+    """Nothing of one event loop is used in the next."""
     catalog = catalog_for(shop, tmp_path)
 
     async def visit(city):
@@ -338,7 +338,7 @@ async def test_a_catalogue_serves_one_event_loop_after_another(shop, tmp_path):
 
 
 async def test_closing_during_a_call_is_bounded_and_booked(shop, tmp_path, caplog):
-    """The client leaves while an order is out: the end comes soon, the call is unknown, nothing is left running."""
+    """If the client leaves while an order is in flight, closing is quick and the call becomes unknown."""
     caplog.set_level(logging.WARNING)
     shop.faults.append(Fault("hang_after_buying"))
     catalog = catalog_for(shop, tmp_path)

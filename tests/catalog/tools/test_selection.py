@@ -13,7 +13,7 @@ def entry(name, category=None):
 
 
 def chosen(*entries, known=None, **settings):
-    """The names of the tools."""
+    """Return the names of the tools."""
     definitions, skipped = Selection(**settings).define(entries, known or {})
     assert skipped == []
     return [each.name for each in definitions]
@@ -37,32 +37,32 @@ FEW = (entry("weather", "data"), entry("weather map", "maps"), entry("Stock", "d
     ],
 )
 def test_tools_are_filtered(settings, names):
-    """A word in `include` may be a part of a name; `exclude` goes by whole names, globs and categories."""
+    """A word in `include` may match a part of a name; `exclude` matches whole names, globs and categories."""
     assert chosen(*FEW, **settings) == names
 
 
 def test_groups_go_before_names():
-    """Each tool has its category in front, after the namespace; one without has none."""
+    """Each name begins with its category, after the namespace; without a category nothing is added."""
     assert chosen(*FEW, group=True) == ["mail", "data_Stock", "data_weather", "maps_weather_map"]
     assert chosen(entry("a", "C++ & more!"), group=True, namespace="x") == ["x_c_plus_plus_and_more_a"]
 
 
 def test_groups_of_one_prefix_never_share_a_name():
-    """Two categories that are spelt the same in the end do not hide each other's tools."""
+    """Two categories that give the same prefix do not hide each other's tools."""
     first, second = Entry("1", "a", category="the group"), Entry("2", "a", category="the-group")
     names = chosen(first, second, group=True)
     assert len(set(names)) == 2
 
 
 def test_a_known_name_stays():
-    """Who had a name keeps it when a namesake comes."""
+    """An entry keeps its name when another one with the same name is added."""
     one, two = Entry("1", "same name"), Entry("2", "same name!")
     assert "same_name" in chosen(one, two, known={"1": "same_name"})
     assert "same_name" not in chosen(one, two)
 
 
 def test_a_tool_without_category_is_judged_by_its_name():
-    """An empty category fits no pattern but the one for everything."""
+    """An empty category only matches the pattern `*`."""
     tool = Definition("1", "mail", "", {})
     assert Selection(include=("?*",)).wants(tool)
     assert not Selection(include=("data",)).wants(tool)
@@ -70,6 +70,6 @@ def test_a_tool_without_category_is_judged_by_its_name():
 
 
 def test_a_new_name_that_is_not_legal_is_refused():
-    """The user's word is not guessed at."""
+    """It is an error, and not corrected."""
     with pytest.raises(UsageError, match="cannot be renamed"):
         chosen(*FEW, rename={"mail": "e mail"})

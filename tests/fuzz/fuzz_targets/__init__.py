@@ -1,10 +1,10 @@
-"""What is fuzzed. A target is a module with four functions, and is found by its name.
+"""The targets of fuzzing. A target is a module with four functions, and is found by its name.
 
 - `check(data)` gives the bytes to the code under test and raises if a promise is broken. It must not depend on
   anything but the bytes, so that a finding can be replayed.
-- `run(data)` only gives it to the code under test, to see how long that takes.
-- `grow(data, size)` makes an input of about that size out of a small one, to see how the time needed grows.
-- `mutate(data, random)` makes another input that is likely to get past the first check, or returns None to leave
+- `run(data)` only gives them to the code under test, to measure how long that takes.
+- `grow(data, size)` makes an input of about that size out of a small one, to measure how the time grows.
+- `mutate(data, random)` makes another input that is likely to pass the first check, or returns None to leave
   it to the fuzzer.
 """
 
@@ -19,7 +19,7 @@ NAMES: Final = ("http", "lines", "parse", "rpc", "schema", "shell")
 
 @dataclass(frozen=True)
 class Target:
-    """One thing that is fuzzed."""
+    """A target and its functions."""
 
     name: str
     check: Callable[[bytes], None]

@@ -1,7 +1,7 @@
-"""Requests over HTTP: the quick way and `mcp`'s own answer alike, and a call that is refused has not run.
+"""Requests over HTTP: the fast path responds exactly as `mcp` does, and a call that is refused has not run.
 
-Each message goes to one application twice: as clients send it, so that it may be answered at once, and with an
-`accept` header that only `mcp` reads. In process, without a socket.
+Each message goes to one application twice: as clients send it, so that the fast path may take it, and with an
+`accept` header that only `mcp` handles. All in this process, without a socket.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ async def broken() -> str:
 
 
 class _Served:
-    """The application while it runs, with a session of an older client."""
+    """The running application, with a session of an older client."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -101,7 +101,7 @@ class _Served:
         await self._post(dump({"jsonrpc": "2.0", "method": "notifications/initialized"}), _BOTH, self._old())
 
     def post(self, body: bytes, accept: bytes, modern: bool) -> tuple[int, list[Any], list[str]]:
-        """The status, the messages of the reply, and the tools that ran."""
+        """Return the status, the messages of the response, and the tools that ran."""
         _runs.clear()
         more = self._new(body) if modern else self._old()
         status, headers, content = self._loop.run_until_complete(
@@ -161,13 +161,13 @@ _served = _Served()
 
 
 def check(data: bytes) -> None:
-    """One message, twice, to a session and, if it has what that takes, without one."""
+    """Post one message twice, in a session and, if it has the fields for that, without one."""
     try:
         message = load(data)
     except ValueError:
         message = None
     if isinstance(message, dict) and message.get("method") == "initialize":
-        return  # each would be a session more
+        return  # each would open another session
     _compare(data, message, modern=False)
     if isinstance(message, dict) and isinstance(message.get("method"), str):
         params = message.get("params")
@@ -193,7 +193,7 @@ def _compare(data: bytes, message: Any, *, modern: bool) -> None:
 
 
 def _messages(kind: bytes, content: bytes) -> list[Any]:
-    """What the body of a reply says, without the ids of events."""
+    """Return the messages in the body of a response, without the ids of events."""
     if kind.startswith(b"text/event-stream"):
         lines = [line[5:].strip() for line in content.splitlines() if line.startswith(b"data:")]
         return [json.loads(line) for line in lines if line]
@@ -201,12 +201,12 @@ def _messages(kind: bytes, content: bytes) -> list[Any]:
 
 
 def run(data: bytes) -> None:
-    """The quick way only."""
+    """Use the fast path only."""
     _served.post(data, _BOTH, modern=False)
 
 
 def grow(data: bytes, size: int) -> bytes:
-    """A call with the message many times in its arguments."""
+    """Return a call that has the message many times in its arguments."""
     try:
         message = load(data)
     except ValueError:
@@ -217,5 +217,5 @@ def grow(data: bytes, size: int) -> bytes:
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes | None:
-    """Another message."""
+    """Make another message."""
     return mutate_json(data, rng, _WORDS)

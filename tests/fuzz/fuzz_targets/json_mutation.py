@@ -1,4 +1,4 @@
-"""Mutations that turn one JSON document into another: bytes at random hardly ever do."""
+"""Turns one JSON document into another; random bytes would hardly ever be JSON."""
 
 import json
 import math
@@ -34,7 +34,7 @@ Node = tuple[Callable[[Any], None], Callable[[], None] | None, Any]
 
 
 def load(data: bytes) -> Any:
-    """Read a document as Python's own library does, without NaN and infinities. ValueError if it is none."""
+    """Read a document as Python's `json` does, without NaN and infinities. Raises ValueError if it is not JSON."""
     try:
         return json.loads(data.decode(), parse_constant=_refuse, parse_float=_finite)
     except RecursionError as error:
@@ -51,7 +51,7 @@ def _finite(text: str) -> float:
 
 
 def dump(value: Any) -> bytes:
-    """Write a document so that any value survives."""
+    """Write a document so that any string survives, lone surrogates included."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -59,7 +59,7 @@ def dump(value: Any) -> bytes:
 
 
 def mutate_json(data: bytes, rng: random.Random, words: Sequence[str]) -> bytes | None:
-    """Change a few places of a document. None if it is no JSON, and now and then to leave it to the fuzzer."""
+    """Change a few places of a document. Returns None if it is not JSON, and sometimes to let the fuzzer do it."""
     try:
         document = [load(data)]
         if rng.random() < 0.1:

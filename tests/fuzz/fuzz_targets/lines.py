@@ -1,4 +1,4 @@
-"""The line decoder: any bytes, cut anywhere, give the frames that Python's own JSON reader finds in the lines."""
+"""The line decoder: any bytes, cut anywhere, give the frames that Python's `json` finds in the lines."""
 
 import random
 import zlib
@@ -14,7 +14,7 @@ _DEEP: Final = 200
 
 
 def check(data: bytes) -> None:
-    """Chunks do not matter, nothing is lost or invented, and what was read can be written."""
+    """Chunks make no difference, nothing is lost or invented, and frames that were read can be written."""
     rng = random.Random(zlib.crc32(data))
     limit = rng.choice([DEFAULT_LIMIT, DEFAULT_LIMIT, 16, 64, max(1, len(data) // 2)])
     whole = _read([data], limit)
@@ -26,13 +26,13 @@ def check(data: bytes) -> None:
 
 
 def run(data: bytes) -> None:
-    """In one chunk and in small ones."""
+    """Decode in one chunk, and in small ones."""
     _read([data], DEFAULT_LIMIT)
     _read([data[at : at + 64] for at in range(0, len(data), 64)], DEFAULT_LIMIT)
 
 
 def grow(data: bytes, size: int) -> bytes:
-    """The same bytes again and again, as they are: on one line if they have no newline."""
+    """Repeat the bytes as they are: on one line if they have no newline."""
     return data * (size // max(1, len(data)))
 
 
@@ -56,7 +56,7 @@ def _read(chunks: list[bytes], limit: int) -> tuple[str, int]:
 
 
 def _compare(data: bytes, limit: int) -> None:
-    """Line by line with the reference."""
+    """Compare line by line with Python's reader."""
     for line in data.split(b"\n"):
         lines = Lines(limit)
         frames = lines.feed(line + b"\n")
@@ -95,6 +95,6 @@ def _same(expected: Any, found: Any) -> bool:
         )
     if isinstance(expected, list):
         return isinstance(found, list) and len(expected) == len(found) and all(map(_same, expected, found))
-    if type(expected) is int and type(found) is float:  # documented: quicker, and over 64 bits only
+    if type(expected) is int and type(found) is float:  # documented: faster, and over 64 bits only
         return abs(expected) >= 2**63 and float(expected) == found
     return type(expected) is type(found) and expected == found

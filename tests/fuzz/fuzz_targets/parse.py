@@ -1,4 +1,4 @@
-"""The message parser and all else that sees every frame: no JSON object makes them fail, and nothing is lost."""
+"""The message parser and all other readers of frames: no JSON object makes them fail, and nothing is lost."""
 
 import copy
 import random
@@ -36,7 +36,7 @@ _WORDS: Final = (
 
 
 def check(data: bytes) -> None:
-    """Each object in a document, as a frame."""
+    """Check each object of a document as a frame."""
     try:
         document = load(data)
     except ValueError:
@@ -61,7 +61,7 @@ def run(data: bytes) -> None:
 
 
 def grow(data: bytes, size: int) -> bytes:
-    """The blocks of a message many times, or the whole document."""
+    """Repeat the blocks of a message, or the whole document."""
     try:
         document = load(data)
     except ValueError:
@@ -75,7 +75,7 @@ def grow(data: bytes, size: int) -> bytes:
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes | None:
-    """Another frame."""
+    """Make another frame."""
     return mutate_json(data, rng, _WORDS)
 
 
@@ -93,7 +93,7 @@ def _check_frame(frame: dict[str, Any]) -> None:
 
 
 def _look_at(record: Any) -> None:
-    """Every public attribute can be read, properties included."""
+    """Read every public property, and the repr."""
     assert repr(record)
     for name in dir(type(record)):
         if not name.startswith("_") and isinstance(getattr(type(record), name), property):

@@ -1,4 +1,4 @@
-"""The JSON-RPC table of a `ToolServer`: one reply to each request, and no tool runs on bad arguments."""
+"""JSON-RPC of a `ToolServer`: one response to each request, and no tool runs with bad arguments."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ _valid = jsonschema.Draft202012Validator(_SCHEMA)
 
 
 def check(data: bytes) -> None:
-    """A few lines to one connection, one after the other."""
+    """Send the lines to one connection, one after the other, and check each response."""
     _loop.run_until_complete(_check(data))
 
 
@@ -98,7 +98,7 @@ async def _check_line(connection: DirectConnection, line: bytes) -> None:
     try:
         message = load(line)
     except ValueError:
-        message = NotImplemented  # ours may read some that Python's own reader does not, and refuse others
+        message = NotImplemented  # ours may accept some that Python's own reader refuses, and the reverse
     reply = await connection.answer_bytes(line)
     runs = list(_run)
     answer = None if reply is None else json.loads(reply)
@@ -136,7 +136,7 @@ def _wants_reply(message: Any) -> bool:
 def _check_answer(message: dict[str, Any], answer: Any) -> None:
     assert isinstance(answer, dict), "no reply"
     assert answer["jsonrpc"] == "2.0"
-    if answer["id"] is None:  # a line that we refuse to read and Python's own reader does not
+    if answer["id"] is None:  # a line that our reader refuses and Python's accepts
         assert answer["error"]["code"] == -32700
         return
     assert answer["id"] == message["id"] or float(answer["id"]) == float(message["id"]), "crossed ids"
@@ -165,7 +165,7 @@ def _check_call(message: dict[str, Any], answer: dict[str, Any], runs: list[Any]
 
 
 def run(data: bytes) -> None:
-    """Answer only."""
+    """Answer, and check nothing."""
     _loop.run_until_complete(_run_only(data))
 
 
@@ -176,7 +176,7 @@ async def _run_only(data: bytes) -> None:
 
 
 def grow(data: bytes, size: int) -> bytes:
-    """The arguments of a call as a long list, or the whole as one."""
+    """Return a call with the message many times in its arguments."""
     try:
         message = load(data.split(b"\n")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Schema repair: it gives a valid object schema that needs no further repair, or says why there is none."""
+"""Schema repair: it returns a valid object schema that needs no further repair, or says why it cannot."""
 
 import copy
 import json
@@ -32,7 +32,7 @@ _NARROWER: Final = (
 
 
 def check(data: bytes) -> None:
-    """One schema."""
+    """Check the repair of one schema."""
     try:
         schema = load(data)
     except ValueError:
@@ -63,7 +63,7 @@ def _repair(schema: Any) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
 
 
 def _check_valid(result: dict[str, Any]) -> None:
-    """Two other validators take it: Python's by its metaschema, ours by compiling it."""
+    """Check the schema with two validators: Python's `jsonschema` by its metaschema, ours by compiling it."""
     try:
         jsonschema.Draft202012Validator.check_schema(result)
     except jsonschema.SchemaError as error:
@@ -72,12 +72,12 @@ def _check_valid(result: dict[str, Any]) -> None:
 
 
 def _check_samples(schema: Any, result: dict[str, Any], notes: tuple[str, ...]) -> None:
-    """What the schema took before, it takes now."""
+    """Check that samples which the schema accepted are accepted by the repaired one."""
     if not isinstance(schema, dict) or any(word in note for note in notes for word in _NARROWER):
         return
     try:
         sound = from_json_schema(copy.deepcopy(schema))
-    except Exception:  # noqa: BLE001 - it had to be repaired: nobody knows what it took
+    except Exception:  # noqa: BLE001 - it needed repair, so nobody knows what it accepted
         return
     mended = from_json_schema(result)
     for sample in _samples(schema):
@@ -92,7 +92,7 @@ def _check_samples(schema: Any, result: dict[str, Any], notes: tuple[str, ...]) 
 
 
 def _samples(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Objects that are likely to be valid: of values that the schema itself mentions."""
+    """Yield objects that are likely to be valid, made of values that occur in the schema."""
     values: list[Any] = [None, True, 0, 7, 0.5, "", "a", [], {}, {"a": 7}, ["a"]]
     values += [each for each in _mentioned(schema) if len(json.dumps(each)) < 200][:20]
     table = schema.get("properties")
@@ -124,13 +124,13 @@ def _mentioned(schema: Any) -> Iterator[Any]:
 
 
 def run(data: bytes) -> None:
-    """Repair only."""
+    """Repair, and check nothing."""
     with suppress(Unrepairable):
         repair_schema(load(data))
 
 
 def grow(data: bytes, size: int) -> bytes:
-    """The schema as that of many properties, some of which refer to each other."""
+    """Return a schema with this one for many properties, and one that refers to the first."""
     try:
         schema = load(data)
     except ValueError:
@@ -140,5 +140,5 @@ def grow(data: bytes, size: int) -> bytes:
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes | None:
-    """Another schema."""
+    """Make another schema."""
     return mutate_json(data, rng, _WORDS)

@@ -1,6 +1,6 @@
-"""The shell policies: any line gets an answer in time, and a line that is allowed starts no other program.
+"""The shell policies: any line gets a decision in time, and a line that is allowed starts no other program.
 
-An allowed line is run for real: in bash, in a sandbox (`bwrap`) that shares nothing, where `evil` leaves a mark and
+An allowed line is really run: by bash in a sandbox (`bwrap`) that shares nothing, where `evil` leaves a mark and
 hardly anything else exists. Without `bwrap` and `bash` this part is left out.
 """
 
@@ -172,7 +172,7 @@ _PIECES: Final = (
 
 
 def check(data: bytes) -> None:
-    """One line."""
+    """Check the decisions about one line, and run it if it is allowed."""
     line = data.decode(errors="surrogateescape")
     verdicts = {policy: _verdict(policy, line) for policy in (_ALLOWING, _DENYING, _BOTH)}
     assert all(_verdict(policy, line) == said for policy, said in verdicts.items()), "two answers to one line"
@@ -191,19 +191,19 @@ def check(data: bytes) -> None:
 
 
 def run(data: bytes) -> None:
-    """Ask both kinds of policy."""
+    """Ask both kinds of policy, and check nothing."""
     line = data.decode(errors="surrogateescape")
     _verdict(_ALLOWING, line)
     _verdict(_DENYING, line)
 
 
 def grow(data: bytes, size: int) -> bytes:
-    """The same again and again, in one line."""
+    """Repeat the line, without newlines between."""
     return data * (size // max(1, len(data)))
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes | None:
-    """Put pieces in, take pieces out, turn parts round."""
+    """Insert pieces, remove parts, and repeat parts."""
     if rng.random() < 0.1:
         return None
     for _ in range(rng.randint(1, 4)):
@@ -254,7 +254,7 @@ def _runs_evil(line: str) -> bool:
 
 @functools.cache
 def _sandbox() -> tuple[list[str], Path, object] | None:
-    """The command that runs a line, the file that is there if it started `evil`, and what removes both."""
+    """Return the command that runs a line, the file that `evil` leaves, and the folder, which removes itself."""
     bwrap, bash = shutil.which("bwrap"), shutil.which("bash")
     if bwrap is None or bash is None:
         return None

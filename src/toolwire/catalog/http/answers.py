@@ -30,7 +30,7 @@ _MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,100}")
 _CHARSET: Final = re.compile(r';\s*charset="?([\w.:-]{1,40})"?', re.IGNORECASE | re.ASCII)
 _log = logger_for("catalog.streams")
 
-Progress = Callable[[str], None]
+Progress = Callable[[str], object]
 T = TypeVar("T")
 
 PASSING: Final = frozenset({429, 500, 502, 503, 504})
@@ -103,15 +103,10 @@ def judge(
     return Answer("answered" if status in uncharged else "unknown", status, body, error, retry_after)
 
 
-def is_json(headers: Mapping[str, str]) -> bool:
-    """True if the content type says JSON."""
-    kind = media_type(headers)
-    return kind in _JSON or kind.endswith("+json")
-
-
 def decode_json(headers: Mapping[str, str], content: bytes) -> Any:
     """Decode a body whose content type says JSON; None if it is not JSON."""
-    if not is_json(headers):
+    kind = media_type(headers)
+    if kind not in _JSON and not kind.endswith("+json"):
         return None
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -218,9 +213,8 @@ def describe_error(error: Exception, clean: Callable[[str], str] = str) -> str:
     found: BaseException | None = error
     while found is not None and not (str(found) and (found is error or isinstance(found, OSError))):
         found = found.__cause__ or found.__context__
-    text = clean(
-        " ".join(str(found or "").split())
-    )  # before it is shortened: half a secret is not recognized
+    # Cleaned before it is shortened: half a secret is not recognized.
+    text = clean(" ".join(str(found or "").split()))
     if isinstance(error, CatalogError):
         return text
     kind = type(error).__name__
@@ -387,11 +381,7 @@ async def _read_parts(response: httpx2.Response, most: int, take: Callable[[byte
         if not enough:
             raise
     if size > most:
-        raise _too_long(most)
-
-
-def _too_long(most: int) -> Unreadable:
-    return Unreadable(f"the reply is over {most:,} bytes (max_reply_bytes) and was not read to its end")
+        raise Unreadable(f"the reply is over {most:,} bytes (max_reply_bytes) and was not read to its end")
 
 
 def _check_head(response: httpx2.Response, most: int) -> None:

@@ -210,26 +210,24 @@ class Halted(Exception):  # noqa: N818 - carries an exception of the caller thro
         super().__init__(str(error))
 
 
-class Order:
+class Order(httpx2.AsyncByteStream):
     """The body of a purchase that is sent once or several times.
 
     `on_send` is awaited each time, on an open connection and before the first byte. If it raises, the order is not
     sent. `attempt.sent` is set right after it.
     """
 
+    ready = False
+    """True if `on_send` was awaited; set to False before each attempt to send it, the first one or a retry."""
+
     def __init__(self, content: bytes, attempt: Attempt, on_send: OnSend | None = None) -> None:
         self.content = content
         self.attempt = attempt
         self._on_send = on_send
-        self._ready = False
-
-    def begin_try(self) -> None:
-        """Begin an attempt to send it, the first one or a retry."""
-        self._ready = False
 
     async def before_send(self, is_open: IsOpen = lambda: True) -> None:
         """Await `on_send`, once per attempt. `is_open` returns whether the connection is still open afterwards."""
-        if self._ready:
+        if self.ready:
             return
         if self._on_send is not None:
             try:
@@ -240,17 +238,12 @@ class Order:
             await anyio.lowlevel.checkpoint_if_cancelled()
         if not is_open():
             raise httpx2.ConnectError("the API closed the connection before anything was sent")
-        self._ready = self.attempt.sent = True
-
-
-class _Body(httpx2.AsyncByteStream):
-    # A second guard: whatever a transport has called, no body is sent without `before_send`.
-    def __init__(self, order: Order) -> None:
-        self._order = order
+        self.ready = self.attempt.sent = True
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        await self._order.before_send()
-        yield self._order.content
+        # A second guard: whatever a transport has called, no body is sent without `before_send`.
+        await self.before_send()
+        yield self.content
 
 
 class Connections:
@@ -326,14 +319,13 @@ class Connections:
         own = {name.lower() for name in outgoing.headers}
         headers = {name: value for name, value in self._headers.items() if name.lower() not in own}
         headers |= outgoing.headers
-        if outgoing.method != "GET":
+        if outgoing.method != "GET" or order is not None:
             headers["Content-Length"] = str(len(outgoing.content))
         if order is not None:
-            headers["Content-Length"] = str(len(order.content))
             extensions["before_send"] = order.before_send
         while True:
             url = _url(self._base.url(addresses.pop(0), outgoing.target))
-            body = httpx2.ByteStream(outgoing.content) if order is None else _Body(order)
+            body = order or httpx2.ByteStream(outgoing.content)
             request = httpx2.Request(
                 outgoing.method, url, headers=headers, stream=body, extensions=extensions
             )

@@ -73,12 +73,12 @@ class _Page:
 
 
 @dataclass(frozen=True)
-class _Read:
-    """A list that was read to its end: its pages, the position after each, and the reading."""
+class _Known:
+    """A page of the list as it was read last time, and the position after it."""
 
-    digests: tuple[tuple[OutgoingRequest, bytes], ...]
-    positions: tuple[Position | None, ...]
-    reading: Reading
+    request: OutgoingRequest
+    digest: bytes
+    next: Position | None
 
 
 class ListReader:
@@ -95,20 +95,19 @@ class ListReader:
         self._retry = retry
         self._workers = workers
         self._problems: set[str] = set()
-        self._last: _Read | None = None
+        self._last: tuple[list[_Known], Reading] | None = None
+        """The pages and the reading of the list that was last read to its end."""
         self._entries: Sequence[Entry] = ()
 
     async def entries(self) -> Sequence[Entry]:
         """Return all entries, from all pages; the same object as last time if nothing has changed."""
         before = self._last
         reading = await self.read()
-        if before is not None and reading is before.reading:
+        if before is not None and reading is before[1]:
             return self._entries
         self.numbers, self._entries = reading.numbers, reading.entries
         problems = {problem.text for problem in reading.problems()}
-        for problem in sorted(
-            problems - self._problems
-        ):  # each is logged once, although the list is read repeatedly
+        for problem in sorted(problems - self._problems):  # each once, although the list is read repeatedly
             _log.warning("%s: %s", self._profile.name, problem)
         self._problems = problems
         return self._entries
@@ -116,18 +115,17 @@ class ListReader:
     async def read(self, most_pages: int | None = None) -> Reading:
         """Read the list to its end, or only its first pages. CatalogError if it cannot be read."""
         reading = Reading(self._profile)
-        last = self._last if most_pages is None else None
-        position, pages, total = reading.position, list[_Page](), 0
-        positions = list[Position | None]()
+        known, unchanged = (self._last if most_pages is None else None) or ([], None)
+        position, read, total = reading.position, list[_Known](), 0
         pending = list[_Page]()  # not added to the reading yet: unchanged pages need not be decoded
         while position is not None and (most_pages is None or position.number <= most_pages):
             if position.number > MOST_PAGES:
                 raise CatalogError(
                     f"the list does not end: {MOST_PAGES:,} pages were read. Check list.paging in the profile"
                 )
-            request, count = page_request(self._profile, position), len(pages)
-            known = last.digests[count] if last is not None and count < len(last.digests) else None
-            expected = known[1] if known is not None and known[0] == request else None
+            request = page_request(self._profile, position)
+            before = known[len(read)] if len(read) < len(known) else None
+            expected = before.digest if before is not None and before.request == request else None
             try:
                 what = f"page {position.number} of the list"
                 page = await self._fetch(request, self._profile.list, what, expected)
@@ -137,26 +135,24 @@ class ListReader:
                     raise
                 reading.end()
                 break
-            pages.append(page)
             total += len(page.content)
             if total > MOST_LIST_BYTES:
                 raise CatalogError(
                     f"the list is too large: over {MOST_LIST_BYTES:,} bytes at page {position.number}"
                 )
             pending.append(page)
-            if last is not None and page.body is None:
-                position = last.positions[count]
+            if before is not None and page.body is None:
+                position = before.next
             else:
-                last = None
+                known = []
                 await self._take(reading, pending)
                 position = reading.position
-            positions.append(position)
-        if last is not None and len(pages) == len(last.digests):
-            return last.reading
+            read.append(_Known(request, page.digest, position))
+        if unchanged is not None and known and len(read) == len(known):
+            return unchanged
         await self._take(reading, pending)
         if most_pages is None:
-            digests = tuple((page.request, page.digest) for page in pages)
-            self._last = _Read(digests, tuple(positions), reading)
+            self._last = read, reading
         return reading
 
     async def _take(self, reading: Reading, pages: list[_Page]) -> None:

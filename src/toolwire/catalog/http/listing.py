@@ -36,24 +36,10 @@ _SIGNS: Final = (
     *("nextCursor", "next_page_token", "nextPageToken", "next_url", "nextToken"),
 )
 _SIGN_TABLES: Final = (
-    "",
-    "meta.",
-    "details.",
-    "pagination.",
-    "paging.",
-    "page.",
-    "links.",
-    "data.",
-    "page_info.",
+    *("", "meta.", "details.", "pagination.", "paging.", "page.", "links.", "data.", "page_info."),
 )
 _REASONS: Final = (
-    "message",
-    "msg",
-    "detail",
-    "reason",
-    "error_message",
-    "error_description",
-    "status_message",
+    *("message", "msg", "detail", "reason", "error_message", "error_description", "status_message"),
 )
 _TOTALS: Final = ("total", "total_items", "total_count", "totalCount", "count", "total_qualified_tools")
 _OUTLINE_DEPTH: Final = 3
@@ -233,11 +219,7 @@ class Reading:
         if items is None and self.guessed:
             return []
         if not isinstance(items, list):
-            has = (
-                f"the page has {outline(page)}"
-                if isinstance(page, dict)
-                else f"the page is a {outline(page)}"
-            )
+            has = f"the page {'has' if isinstance(page, dict) else 'is a'} {outline(page)}"
             reason = self._reason_of(page)
             message = f", and says {reason[:_LONGEST_ERROR]!r}" if reason else ""
             raise CatalogError(
@@ -390,11 +372,7 @@ def describe_signs_of_more(page: Any, count: int, headers: Mapping[str, str]) ->
         for name in _SIGNS:
             value = get_path(page, table + name)
             if value is not None and not isinstance(value, (dict, list)) and is_true(value):
-                return (
-                    f"{table}{name} is {str(value)[:60]!r}"
-                    if isinstance(value, str)
-                    else f"{table}{name} is {value}"
-                )
+                return f"{table}{name} is {repr(value[:60]) if isinstance(value, str) else value}"
         for name in _TOTALS:
             value = get_path(page, table + name)
             if type(value) is int and value > count > 0:

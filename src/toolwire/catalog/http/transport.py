@@ -85,7 +85,8 @@ class OneRequestTransport(httpx2.AsyncBaseTransport):
         name = f"[{server}]" if ":" in server else server
         headers = [(b"Host", host.encode()), *self._proxy.headers.raw]
         if self._proxy.raw_auth is not None:
-            headers.append((b"Proxy-Authorization", _basic(*self._proxy.raw_auth)))
+            login = base64.b64encode(b":".join(self._proxy.raw_auth))
+            headers.append((b"Proxy-Authorization", b"Basic " + login))
         url = httpcore2.URL(scheme=b"http", host=name.encode(), port=port, target=f"{name}:{port}".encode())
         connection = httpcore2.AsyncHTTP11Connection(origin=url.origin, stream=stream)
         response = await connection.handle_async_request(httpcore2.Request(b"CONNECT", url, headers=headers))
@@ -289,7 +290,3 @@ def _timeout_as(error: Exception, seconds: float) -> Iterator[None]:
         raise error from None
     except OSError as failure:
         raise httpx2.ConnectError(str(failure)) from failure
-
-
-def _basic(user: bytes, password: bytes) -> bytes:
-    return b"Basic " + base64.b64encode(user + b":" + password)

@@ -66,7 +66,6 @@ def read_item(paths: EntryPaths, item: Any) -> Item:
 
 def _read(item: Any, setting: str, path: str, found: list[str]) -> Any:
     """Return the value at a path, or None. Adds the setting to `found` if the path exists, even with null."""
-    exists = False
     for steps in _steps(path):
         value = item
         for step in steps:
@@ -74,8 +73,7 @@ def _read(item: Any, setting: str, path: str, found: list[str]) -> Any:
             if value is NOWHERE:
                 break
         else:
-            if not exists:
-                exists = True
+            if setting not in found:
                 found.append(setting)
             if value is not None:
                 return value

@@ -18,47 +18,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticUndefined
 
 from toolwire._support.words import closest
+from toolwire.catalog.profile import tables
 from toolwire.catalog.profile.extract import read_item
 from toolwire.catalog.profile.rules import ProfileError, show_value
-from toolwire.catalog.profile.tables import (
-    Balance,
-    Call,
-    Condition,
-    EntryPaths,
-    Environment,
-    ListRequest,
-    NetworkSettings,
-    Paging,
-    Price,
-    Reply,
-    Secret,
-    SecretPart,
-    Settings,
-    Shared,
-    Table,
-)
+from toolwire.catalog.profile.tables import Price, Secret, Settings, Table
 from toolwire.catalog.tools.definitions import Entry
 
-__all__ = [
-    "BUILTIN",
-    "Balance",
-    "Call",
-    "Condition",
-    "EntryPaths",
-    "Environment",
-    "ListRequest",
-    "NetworkSettings",
-    "Paging",
-    "Price",
-    "Profile",
-    "ProfileError",
-    "Reply",
-    "Secret",
-    "SecretPart",
-    "Shared",
-    "json_schema",
-    "reference",
-]
+__all__ = ["BUILTIN", "Price", "Profile", "ProfileError", "Secret", "json_schema", "reference"]
 
 _SHOWN: Final = 80
 _MOST_VALUES: Final = 20_000
@@ -67,18 +33,18 @@ _LARGEST: Final = 256 * 1024
 _REFERENCE: Final[tuple[tuple[str, type[Table]], ...]] = (
     ("", Settings),
     ("[secrets.NAME]", Secret),
-    ("[secrets.NAME] parts", SecretPart),
-    ("[request]", Shared),
-    ("[list]", ListRequest),
-    ("[list.paging]", Paging),
-    ("[entry]", EntryPaths),
+    ("[secrets.NAME] parts", tables.SecretPart),
+    ("[request]", tables.Shared),
+    ("[list]", tables.ListRequest),
+    ("[list.paging]", tables.Paging),
+    ("[entry]", tables.EntryPaths),
     ("[entry.price]", Price),
-    ("[call]", Call),
-    ("[reply]", Reply),
-    ("[reply] failure", Condition),
-    ("[balance]", Balance),
-    ("[network]", NetworkSettings),
-    ("[environment]", Environment),
+    ("[call]", tables.Call),
+    ("[reply]", tables.Reply),
+    ("[reply] failure", tables.Condition),
+    ("[balance]", tables.Balance),
+    ("[network]", tables.NetworkSettings),
+    ("[environment]", tables.Environment),
 )
 """The tables of the reference, by title."""
 
@@ -231,14 +197,11 @@ _MESSAGES: Final = {
     "string_type": "must be text",
     "bool_type": "must be true or false",
     "int_type": "must be a whole number",
-    "mapping_type": "must be a table with names as keys",
-    "dict_type": "must be a table with names as keys",
-    "model_type": "must be a table with names as keys",
-    "model_attributes_type": "must be a table with names as keys",
-    "tuple_type": "must be a list",
-    "list_type": "must be a list",
-    "frozen_set_type": "must be a list",
-    "set_type": "must be a list",
+    **dict.fromkeys(
+        ("mapping_type", "dict_type", "model_type", "model_attributes_type"),
+        "must be a table with names as keys",
+    ),
+    **dict.fromkeys(("tuple_type", "list_type", "frozen_set_type", "set_type"), "must be a list"),
     "string_too_short": "must not be empty",
     "string_too_long": "is too long for a path",
 }
@@ -297,13 +260,11 @@ def _names_at(table: tuple[int | str, ...]) -> Iterator[str]:
     """Yield the settings that a table has."""
     model: Any = Profile
     for step in table:
-        if isinstance(step, int) or model is None:
-            continue
         field = next(
             (each for name, each in model.model_fields.items() if (each.alias or name) == step), None
         )
         inner = _model_in(field.annotation) if field is not None else None
-        model = inner or model  # the name of a secret is not a field: its table was found one step before
+        model = inner or model  # an index or the name of a secret is no field: the table was found before
     for name, field in model.model_fields.items():
         yield field.alias or name
 
@@ -321,7 +282,7 @@ def _join_path(location: tuple[int | str, ...]) -> str:
 @cache
 def _built_in(name: str) -> Profile:
     text = (files("toolwire.catalog.profile") / "builtin" / f"{name}.toml").read_text("utf-8")
-    return Profile.from_dict(parse(text, ".toml"), where=name)
+    return Profile.from_dict(tomllib.loads(text), where=name)
 
 
 class _BuiltIn(Mapping[str, Profile]):
@@ -357,16 +318,12 @@ def read(path: Path) -> Any:
     if len(content) > _LARGEST:
         raise ProfileError(f"{path}: a profile may have at most {_LARGEST // 1024} KiB")
     try:
-        return parse(content.decode("utf-8-sig"), kind)
+        text = content.decode("utf-8-sig")
+        return tomllib.loads(text) if kind == ".toml" else _yaml(text)
     except ProfileError as error:
         raise ProfileError(f"{path}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise ProfileError(f"{path}: not valid {kind[1:].upper()}: {error}") from error
-
-
-def parse(text: str, kind: str) -> Any:
-    """Parse TOML (`.toml`) or YAML."""
-    return tomllib.loads(text) if kind == ".toml" else _yaml(text)
 
 
 def _yaml(text: str) -> Any:

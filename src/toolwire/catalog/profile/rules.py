@@ -18,18 +18,9 @@ _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+")
 # Headers that the connection sets itself: a profile could use them to reach another host or to smuggle a request.
 CONNECTION_HEADERS: Final = frozenset(
     {
-        *(
-            "host",
-            "content-length",
-            "transfer-encoding",
-            "connection",
-            "upgrade",
-            "te",
-            "trailer",
-            "keep-alive",
-        ),
+        *("host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect"),
         *("proxy-authorization", "proxy-connection", "content-type", "content-encoding", "accept-encoding"),
-        "expect",
+        "keep-alive",
     }
 )
 _SLASH: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)

@@ -597,13 +597,15 @@ class Settings(Table):
         ]
         headers += [self.call.idempotency_header.lower()] if self.call.idempotency_header else []
         fixed_headers = {header.lower() for table in tables for header in table.headers}
-        if twice := sorted({each for each in headers if headers.count(each) > 1 or each in fixed_headers}):
-            raise ValueError(f"the header {twice[0]} is set twice: set it in one place")
         query = [each.key for each in secrets if each.place == "query"]
         fixed_query = {name for table in tables for name in table.query} | {self.list.paging.parameter_name}
         fixed_query |= (
             {self.call.id_field, self.call.request_id_field} if self.call.method == "GET" else set()
         )
-        if twice := sorted({each for each in query if query.count(each) > 1 or each in fixed_query}):
-            raise ValueError(f"the query parameter {twice[0]} is set twice: set it in one place")
+        for what, names, fixed in (
+            ("header", headers, fixed_headers),
+            ("query parameter", query, fixed_query),
+        ):
+            if twice := sorted({each for each in names if names.count(each) > 1 or each in fixed}):
+                raise ValueError(f"the {what} {twice[0]} is set twice: set it in one place")
         return self

@@ -1,33 +1,23 @@
 """A rate limit, a circuit breaker and a cache of results.
 
 The decisions are plain functions of the time, which comes from a clock argument, so that no test has to wait. Only
-`wait` of a rate limit sleeps. This module knows nothing about HTTP, tools or money.
+`wait` of a rate limit sleeps. This module knows nothing about HTTP, tools or money; the ledger only keeps the slots
+of a rate limit that several processes share.
 """
 
 import hashlib
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from typing import Any, Literal
 
 import anyio
 
 from toolwire._protocol.json_codec import dumps, loads
+from toolwire.catalog.ledger.async_ledger import AsyncLedger
 
 Clock = Callable[[], float]
-
-
-class Slots(Protocol):
-    """Hands out the slots of a shared rate limit, as `Ledger.take_turn` and `return_turn` do."""
-
-    def take(self, interval: float, slack: float, at_most: float) -> Awaitable[float | None]:
-        """Take the next slot. Returns the seconds until it; None, without taking it, if that exceeds `at_most`."""
-        ...
-
-    def give_back(self, interval: float) -> None:
-        """Give a slot back."""
-        ...
 
 
 class RateLimit:
@@ -66,20 +56,29 @@ class RateLimit:
 
 
 class SharedRateLimit:
-    """A `RateLimit` that is shared with others: the slots are handed out elsewhere."""
+    """A `RateLimit` that is shared, through the ledger, with all who use it with the same account."""
 
-    def __init__(self, per_second: float, burst: int, slots: Slots) -> None:
+    def __init__(self, per_second: float, burst: int, ledger: AsyncLedger, account: str) -> None:
         self._interval, self._slack = _spacing(per_second, burst)
-        self._slots = slots
+        self._books = ledger
+        self._account = account
 
     async def wait(self, at_most: float = math.inf) -> bool:
         """Wait for a slot. False, at once and without taking one, if that would take longer than `at_most`."""
-        delay = await self._slots.take(self._interval, self._slack, max(0.0, at_most))
+        ledger = self._books.ledger
+
+        def undo(taken: float | None) -> None:
+            if taken is not None:
+                ledger.return_turn(self._account, self._interval)
+
+        delay: float | None = await self._books.commit(
+            ledger.take_turn, self._account, self._interval, self._slack, max(0.0, at_most), undo=undo
+        )
         if delay:
             try:
                 await anyio.sleep(delay)
             except BaseException:
-                self._slots.give_back(self._interval)
+                self._books.post(ledger.return_turn, self._account, self._interval)
                 raise
         return delay is not None
 
@@ -224,11 +223,6 @@ class ResultCache:
         self._bytes += len(encoded)
         while len(self._kept) > self._max_entries or self._bytes > self._max_bytes:
             self._drop(next(iter(self._kept)))
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._kept.clear()
-        self._bytes = 0
 
     def _drop(self, key: str) -> None:
         _, encoded = self._kept.pop(key)

@@ -3,7 +3,7 @@
     wait for a turn (`Buyer`: queue, rate, circuit breaker, cached results) -> one `Purchase`:
     connect -> book (price, limits, stops: one transaction) -> send once -> settle | release | unknown -> result
 
-Owns that order and nothing else: `http.orders` decides what may be sent again, and the ledger what may be spent.
+Owns that order and nothing else: `http.api` decides what may be sent again, and the ledger what may be spent.
 The arguments were checked before anything here runs. Whatever happens, a cancellation included, the outcome of
 the call is booked in the ledger, and a call whose outcome is not certain keeps its money reserved.
 
@@ -33,7 +33,7 @@ from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import Answer, Attempt, RawBody, is_success, run_off_loop
 from toolwire.catalog.http.api import Api
 from toolwire.catalog.ledger.async_ledger import AsyncLedger
-from toolwire.catalog.ledger.types import Booking, Busy, Held, Limits, Order, Stopped
+from toolwire.catalog.ledger.types import Booking, Busy, Limits, Order, Stopped
 from toolwire.catalog.money import dollars, micros
 from toolwire.catalog.observe import CallRecord, Observer
 from toolwire.catalog.profile.model import Profile
@@ -74,7 +74,7 @@ class HeldMoney:
     """The money held for all paid steps of one run of a chain. `steps` has entry and maximum cost of each."""
 
     def __init__(
-        self, ledger: AsyncLedger, held: Sequence[Held], steps: Sequence[tuple[str, int | None]]
+        self, ledger: AsyncLedger, held: Sequence[Booking], steps: Sequence[tuple[str, int | None]]
     ) -> None:
         self._ledger = ledger
         self._held = held
@@ -116,36 +116,27 @@ class Purchase:
         self.arguments = arguments
         self.record = record
         self.entry = buyer.entry_id(definition.id)
-        self._variant, self.price = price_for(definition, arguments)
+        variant, self.price = price_for(definition, arguments)
+        self.price_key = self.entry, variant
+        """The entry and variant for which the price is agreed on."""
         self.on_certain: Callable[[], None] = lambda: None
         """Called once the ledger has booked it as a call that need not run alone."""
         self._buyer = buyer
         self._context = context
         self._digest = hashlib.sha256(_write(arguments)).hexdigest()
         self._key = _key(buyer.session, self.entry, self._digest, context)
-        self._attempt = Attempt()
+        self.attempt = Attempt()
         self._booking: Booking | None = None
         self._number, self._sent_at = 0, 0.0
         allowance = _ALLOWANCE.get()
         self._allowance = allowance if allowance is not None and allowance.entry == self.entry else None
         record.entry, record.digest = definition.id, self._digest
 
-    @property
-    def price_key(self) -> tuple[str, str]:
-        """The entry and variant for which the price is agreed on."""
-        return self.entry, self._variant
-
-    @property
-    def tried(self) -> bool:
-        """True if sending was attempted; False if no request could be built from the arguments."""
-        return self._attempt.tries > 0
-
     # Before the answer.
 
     async def send(self) -> Answer:
         """Send the order. CatalogError if it may not be sent. If this raises, the outcome was booked."""
-        attempt, numbers = self._attempt, count(1)
-        timeouts = self._buyer.profile.call.timeouts
+        numbers, timeouts = count(1), self._buyer.profile.call.timeouts
         try:
             return await self._buyer.api.buy(
                 self.definition.id,
@@ -156,10 +147,10 @@ class Purchase:
                     next(numbers), None, self._buyer.scrubber.text(message)
                 ),
                 on_send=self._book,
-                attempt=attempt,
+                attempt=self.attempt,
             )
         except BaseException as error:
-            await self._book_interrupted(attempt, error)
+            await self._book_interrupted(error)
             raise
         finally:
             if self._sent_at:
@@ -172,14 +163,13 @@ class Purchase:
         if self._booking is not None:
             await ledger.query(ledger.ledger.check_again, self._booking.id, buyer.limits)
             return
-        allowance = self._allowance
-        most = None if allowance is None else allowance.most
-        order, limits = buyer.make_order(self.definition, self._variant, self.price, most)
-        order = replace(order, key=self._key, digest=self._digest)
-        book = ledger.ledger.begin if allowance is None else partial(ledger.ledger.begin, held=allowance.held)
+        held, most = ("", None) if self._allowance is None else (self._allowance.held, self._allowance.most)
+        order, limits = buyer.make_order(
+            self.definition, self.price_key, self.price, most, key=self._key, digest=self._digest
+        )
         started = time.monotonic()
         booking: Booking = await ledger.commit(
-            book, order, limits, undo=lambda made: ledger.ledger.release(made.id)
+            ledger.ledger.begin, order, limits, held, undo=lambda made: ledger.ledger.release(made.id)
         )
         self._booking = booking
         self._number, self._sent_at = buyer.balances.start(), time.perf_counter()
@@ -189,13 +179,13 @@ class Purchase:
         if time.monotonic() - started > ledger.ledger.lease / 2:  # this process may have been paused just now
             await ledger.query(ledger.ledger.check_again, booking.id, buyer.limits)
 
-    async def _book_interrupted(self, attempt: Attempt, error: BaseException) -> None:
+    async def _book_interrupted(self, error: BaseException) -> None:
         """Book the outcome of a call that was cancelled, or may not be sent again."""
         if self._booking is None:
             return
         ledger = self._buyer.ledger.ledger
         self._buyer.balances.end()
-        if attempt.sent:
+        if self.attempt.sent:
             self.record.outcome = "unknown"
             why = f"the call was abandoned after the order was sent ({type(error).__name__})"
             await self._commit(ledger.unknown, self._booking.id, why)
@@ -250,7 +240,11 @@ class Purchase:
 
     async def _read_reply(self, booking: Booking, answer: Answer) -> tuple[Outcome, dict[str, Any]]:
         """Read a reply, in a thread if it is long. The call was charged, so even a cancelled caller waits."""
-        read = partial(self._read, answer, booking.price)
+
+        def read() -> tuple[Outcome, dict[str, Any]]:
+            outcome = read_reply(answer.body, self._buyer.profile.reply, answer.headers)
+            return outcome, build_result(outcome, booking.price)
+
         try:
             with anyio.CancelScope(shield=True):
                 found = await run_off_loop(read, answer.size, self._buyer.workers)
@@ -260,10 +254,6 @@ class Purchase:
             await self._commit(self._buyer.ledger.ledger.unknown, booking.id, why)
             raise
         return found
-
-    def _read(self, answer: Answer, price: int | None) -> tuple[Outcome, dict[str, Any]]:
-        outcome = read_reply(answer.body, self._buyer.profile.reply, answer.headers)
-        return outcome, build_result(outcome, price)
 
     def _note_cost(self, booking: Booking, outcome: Outcome, result: dict[str, Any]) -> None:
         """Add notes about the cost to the result and the log."""
@@ -333,10 +323,11 @@ def _write(arguments: dict[str, Any]) -> bytes:
 
 def _key(session: str, entry_id: str, digest: str, context: Context[Any]) -> str:
     """Return the unique id of a call: the same for the same tool use of the model or request id of a client."""
-    if context.tool_use_id is None and context.request_key is not None:
+    tool_use = context.tool_use_id
+    if tool_use is None and context.request_key is not None:
         parts = [session, context.request_key]  # whatever the arguments: a client must not reuse an id
     else:
-        parts = [session, entry_id, digest, context.tool_use_id or random_bytes.token_hex(8)]
+        parts = [session, entry_id, digest, tool_use or random_bytes.token_hex(8)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -371,9 +362,8 @@ class Buyer:
         self.balances = Balances()
         self._in_flight = anyio.CapacityLimiter(self.max_in_flight)
         self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
-        self._certain: set[tuple[str, str]] = (
-            set()
-        )  # price keys whose calls need not run alone, as far as is known
+        # Price keys whose calls need not run alone, as far as is known.
+        self._certain: set[tuple[str, str]] = set()
         self.unbooked: dict[str, str] = {}
         """Entry -> why it is stopped in this process, because the ledger could not book the stop."""
         self._warned: set[str] = set()
@@ -395,17 +385,26 @@ class Buyer:
         orders = []
         for (definition, call), (entry, most) in zip(calls, steps, strict=True):
             self.check_unbooked(entry, definition.name)
-            orders.append(self.make_order(definition, *price_for(definition, call.arguments), most))
+            variant, price = price_for(definition, call.arguments)
+            orders.append(self.make_order(definition, (entry, variant), price, most))
         ledger = self.ledger.ledger
-        held: list[Held] = await self.ledger.commit(
+        held: list[Booking] = await self.ledger.commit(
             ledger.hold, orders, undo=lambda made: ledger.drop_held([each.id for each in made])
         )
         return HeldMoney(self.ledger, held, steps)
 
     def make_order(
-        self, definition: Definition, variant: str, price: int | None, most: int | None
+        self,
+        definition: Definition,
+        price_key: tuple[str, str],
+        price: int | None,
+        most: int | None,
+        *,
+        key: str = "",
+        digest: str = "",
     ) -> tuple[Order, Limits]:
-        """Return an order without its key, and the limits that apply to it; `most` is an additional limit."""
+        """Return an order, and the limits that apply to it; `most` is an additional limit."""
+        entry, variant = price_key
         limits = self.limits
         if most is not None:
             per_call = most if limits.per_call is None else min(most, limits.per_call)
@@ -413,11 +412,11 @@ class Buyer:
         order = Order(
             session=self.session,
             tool=definition.name,
-            entry_id=self.entry_id(definition.id),
+            entry_id=entry,
             name=identity(definition.base),
             price=price,
-            key="",
-            digest="",
+            key=key,
+            digest=digest,
             variant=variant,
             default_price=self.default_price if most is None else most,
         )
@@ -535,7 +534,7 @@ class Buyer:
         reported = False
         try:
             answer = await purchase.send()
-            if purchase.tried:
+            if purchase.attempt.tries:  # else no request could be built from the arguments
                 (self.breaker.succeeded if _is_healthy(answer) else self.breaker.failed)(ticket)
                 reported = True
         finally:

@@ -21,13 +21,12 @@ from typing import Any, Final
 
 import orjson
 
-from toolwire._protocol.json_codec import dumps
 from toolwire._support.log import logger_for
 from toolwire.catalog.http.answers import RawBody
 from toolwire.catalog.money import DOLLARS, PER_DOLLAR, dollars, micros
 from toolwire.catalog.profile.extract import quote_value, read_amount
 from toolwire.catalog.profile.tables import Condition, Reply, rate_of
-from toolwire.catalog.values import fits, get_path, has_path, is_denied
+from toolwire.catalog.values import fits, get_path, has_path, is_denied, json_text
 from toolwire.tools.results.content import Audio, Image, Resource, blob_uri, sniff
 from toolwire.tools.schema.arguments import clip
 
@@ -405,14 +404,7 @@ def _structured(result: Any) -> dict[str, Any] | None:
         result = {"result": result}
     if not isinstance(result, Mapping) or not result:
         return None
-    try:
-        orjson.dumps(result)
-    except TypeError:
-        try:
-            dumps(result)  # with integers over 64 bits
-        except (TypeError, ValueError):  # it cannot be sent; the text contains it
-            return None
-    return dict(result)
+    return None if json_text(result) is None else dict(result)  # what cannot be sent is in the text
 
 
 def _replace_surrogates(text: str) -> str:

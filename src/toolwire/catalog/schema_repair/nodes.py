@@ -170,14 +170,15 @@ def repair_required(node: dict[str, Any], where: str, note: Note) -> None:
     """Repair `required`: a list of distinct names, or no `required`."""
     if "required" not in node:
         return
-    given = node["required"]
-    names = list(dict.fromkeys(parse_required(given)))
-    if names == given:
-        return
-    note(where, "`required` was changed to a list of distinct names")
-    if names:
-        node["required"] = names
-    else:
+    names = list(dict.fromkeys(parse_required(node["required"])))
+    if names != node["required"]:
+        note(where, "`required` was changed to a list of distinct names")
+        _set_required(node, names)
+
+
+def _set_required(node: dict[str, Any], names: list[str]) -> None:
+    node["required"] = names
+    if not names:
         del node["required"]
 
 
@@ -187,12 +188,9 @@ def drop_unknown_required(node: dict[str, Any], where: str, note: Note) -> None:
     if "required" not in node or not isinstance(table, dict) or _ELSEWHERE & node.keys():
         return
     names = [name for name in node["required"] if name in table]
-    if names == node["required"]:
-        return
-    note(where, "names in `required` that are not properties were dropped")
-    node["required"] = names
-    if not names:
-        del node["required"]
+    if names != node["required"]:
+        note(where, "names in `required` that are not properties were dropped")
+        _set_required(node, names)
 
 
 def repair_nullable(node: dict[str, Any], where: str, note: Note) -> None:
@@ -229,23 +227,8 @@ def repair_texts(node: dict[str, Any], where: str, note: Note) -> None:
             note(where, f"`{keyword}` had invisible characters or was too long, and was cleaned")
 
 
-_KEYWORDS: Final = (
-    repair_texts,
-    repair_hidden,
-    repair_numbers,
-    repair_enum,
-    repair_default,
-    repair_required,
-)
-
-
 def _types(values: list[Any]) -> list[type]:
     return [type(each) for each in values]
-
-
-def repair_nodes(schema: Any, note: Note) -> Any:
-    """Return a copy of a schema without the usual mistakes. Calls `note` for each repair."""
-    return _Repairer(note).repair(schema, "")
 
 
 def under(where: str, step: object) -> str:
@@ -253,140 +236,133 @@ def under(where: str, step: object) -> str:
     return f"{where}.{step}" if where else str(step)
 
 
-class _Repairer:
-    """Walks a schema and repairs a copy of it."""
+def repair_nodes(given: Any, note: Note, where: str = "", beside: bool = False) -> Any:
+    """Return a copy of a schema without the usual mistakes. Calls `note` for each repair.
 
-    def __init__(self, note: Note) -> None:
-        self._note = note
+    `where` is its place, and with `beside` it applies together with another schema.
+    """
+    if isinstance(given, str):
+        given = _from_word(given, where, note)
+    if isinstance(given, bool):
+        return given
+    if not isinstance(given, dict):
+        note(where, "a value that is not a schema was replaced with a schema that accepts anything")
+        return {}
+    node = dict(given)
+    for repair in (_modernize, _repair_properties, _repair_type):
+        repair(node, where, note)
+    for reference in REFERENCES:
+        target = node.get(reference)
+        if isinstance(target, str) and not target.startswith("#"):
+            raise Unrepairable(f"the schema refers to {clip(target)!r}, which is outside the schema")
+    _repair_inner(node, where, note)
+    if not beside:
+        _add_implied(node, where, note)
+    for repair in (repair_texts, repair_hidden, repair_numbers, repair_enum, repair_default, repair_required):
+        repair(node, where, note)
+    if not beside:
+        drop_unknown_required(node, where, note)
+    repair_nullable(node, where, note)
+    return node
 
-    def repair(self, given: Any, where: str, beside: bool = False) -> Any:
-        """Repair a value that should be a schema. `beside`: it applies together with another schema."""
-        if isinstance(given, str):
-            given = self._from_word(given, where)
-        if isinstance(given, bool):
-            return given
-        if not isinstance(given, dict):
-            self._note(where, "a value that is not a schema was replaced with a schema that accepts anything")
-            return {}
-        node = dict(given)
-        for step in (self._modernize, self._properties, self._type):
-            step(node, where)
-        for reference in REFERENCES:
-            target = node.get(reference)
-            if isinstance(target, str) and not target.startswith("#"):
-                raise Unrepairable(f"the schema refers to {clip(target)!r}, which is outside the schema")
-        self._repair_inner(node, where)
-        if not beside:
-            self._add_implied(node, where)
-        for repair_keyword in _KEYWORDS:
-            repair_keyword(node, where, self._note)
-        if not beside:
-            drop_unknown_required(node, where, self._note)
-        repair_nullable(node, where, self._note)
-        return node
 
-    def _from_word(self, word: str, where: str) -> Any:
-        kind = find_kind(word)
-        self._note(where, f"{'a type name' if kind else 'an unknown word'} was replaced with a schema")
-        return _WORDS.get(word.strip().lower(), {"type": kind} if kind else {})
+def _from_word(word: str, where: str, note: Note) -> Any:
+    kind = find_kind(word)
+    note(where, f"{'a type name' if kind else 'an unknown word'} was replaced with a schema")
+    return _WORDS.get(word.strip().lower(), {"type": kind} if kind else {})
 
-    def _modernize(self, node: dict[str, Any], where: str) -> None:
-        """Translate keywords of older drafts and OpenAPI."""
-        if (dialect := node.pop("$schema", None)) is not None and str(dialect).rstrip("#") != _DIALECT:
-            self._note(where, "the dialect was changed to draft 2020-12")
-        if isinstance(node.get("items"), list):
-            node["prefixItems"] = node.pop("items")
-            if "additionalItems" in node:
-                node["items"] = node.pop("additionalItems")
-            self._note(where, "a list of `items` was changed to `prefixItems`")
-        for plain, strict in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-            if isinstance(node.get(strict), bool):
-                if node.pop(strict) and plain in node:
-                    node[strict] = node.pop(plain)
-                self._note(where, f"`{strict}` was changed from true or false to the limit")
-        if isinstance(needs := node.pop("dependencies", None), dict):
-            for name, need in needs.items():
-                keyword = "dependentRequired" if isinstance(need, list) else "dependentSchemas"
-                has = node.get(keyword)
-                node[keyword] = {**(has if isinstance(has, dict) else {}), name: need}
-            self._note(where, "`dependencies` was split into the keywords of draft 2020-12")
 
-    def _properties(self, node: dict[str, Any], where: str) -> None:
-        if "properties" not in node:
-            return
-        table = node["properties"]
-        if isinstance(table, list) and all(
-            isinstance(p, dict) and isinstance(p.get("name"), str) for p in table
-        ):
-            self._note(where, "`properties` was a list and was changed to an object")
-            table = {p["name"]: {key: value for key, value in p.items() if key != "name"} for p in table}
-        elif not isinstance(table, dict):
-            self._note(where, "`properties` was not an object and was replaced with an empty one")
-            table = {}
-        node["properties"] = table = dict(table)
-        wanted = []
-        for name, each in table.items():
-            if isinstance(each, dict) and (wants := parse_flag(each.get("required"))) is not None:
-                table[name] = {key: value for key, value in each.items() if key != "required"}
-                wanted += [name] if wants else []
-                self._note(under(where, name), "`required` was moved up to the object's list")
-        if wanted:
-            node["required"] = [*parse_required(node.get("required")), *wanted]
+def _modernize(node: dict[str, Any], where: str, note: Note) -> None:
+    """Translate keywords of older drafts and OpenAPI."""
+    if (dialect := node.pop("$schema", None)) is not None and str(dialect).rstrip("#") != _DIALECT:
+        note(where, "the dialect was changed to draft 2020-12")
+    if isinstance(node.get("items"), list):
+        node["prefixItems"] = node.pop("items")
+        if "additionalItems" in node:
+            node["items"] = node.pop("additionalItems")
+        note(where, "a list of `items` was changed to `prefixItems`")
+    for plain, strict in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(node.get(strict), bool):
+            if node.pop(strict) and plain in node:
+                node[strict] = node.pop(plain)
+            note(where, f"`{strict}` was changed from true or false to the limit")
+    if isinstance(needs := node.pop("dependencies", None), dict):
+        for name, need in needs.items():
+            keyword = "dependentRequired" if isinstance(need, list) else "dependentSchemas"
+            has = node.get(keyword)
+            node[keyword] = {**(has if isinstance(has, dict) else {}), name: need}
+        note(where, "`dependencies` was split into the keywords of draft 2020-12")
 
-    def _type(self, node: dict[str, Any], where: str) -> None:
-        if "type" not in node:
-            return
-        given = node["type"]
-        listed = given if isinstance(given, list) else [given]
-        known = [find_kind(each) for each in listed]
-        if known and all(known) and known == listed and len(set(known)) == len(known):
-            return
-        if known and all(known):
-            known = list(dict.fromkeys(known))
-            node["type"] = known[0] if len(known) == 1 else known
-            self._note(where, f"the type was changed to {' or '.join(map(str, known))}")
-        else:
-            del node["type"]
-            self._note(where, "the type was unknown and was dropped: anything is accepted")
 
-    def _repair_inner(self, node: dict[str, Any], where: str) -> None:
-        """Repair every schema inside this one."""
-        for keyword in (each for each in TABLES if each in node):
-            if not isinstance(node[keyword], dict):
-                self._drop(node, keyword, where)
-                continue
+def _repair_properties(node: dict[str, Any], where: str, note: Note) -> None:
+    if "properties" not in node:
+        return
+    table = node["properties"]
+    if isinstance(table, list) and all(isinstance(p, dict) and isinstance(p.get("name"), str) for p in table):
+        note(where, "`properties` was a list and was changed to an object")
+        table = {p["name"]: {key: value for key, value in p.items() if key != "name"} for p in table}
+    elif not isinstance(table, dict):
+        note(where, "`properties` was not an object and was replaced with an empty one")
+        table = {}
+    node["properties"] = table = dict(table)
+    wanted = []
+    for name, each in table.items():
+        if isinstance(each, dict) and (wants := parse_flag(each.get("required"))) is not None:
+            table[name] = {key: value for key, value in each.items() if key != "required"}
+            wanted += [name] if wants else []
+            note(under(where, name), "`required` was moved up to the object's list")
+    if wanted:
+        node["required"] = [*parse_required(node.get("required")), *wanted]
+
+
+def _repair_type(node: dict[str, Any], where: str, note: Note) -> None:
+    if "type" not in node:
+        return
+    given = node["type"]
+    listed = given if isinstance(given, list) else [given]
+    known = [find_kind(each) for each in listed]
+    if known and all(known) and known == listed and len(set(known)) == len(known):
+        return
+    if known and all(known):
+        known = list(dict.fromkeys(known))
+        node["type"] = known[0] if len(known) == 1 else known
+        note(where, f"the type was changed to {' or '.join(map(str, known))}")
+    else:
+        del node["type"]
+        note(where, "the type was unknown and was dropped: anything is accepted")
+
+
+def _repair_inner(node: dict[str, Any], where: str, note: Note) -> None:
+    """Repair every schema inside this one."""
+    for keyword in [each for each in (*TABLES, *LISTS, *ONE) if each in node]:
+        given, beside = node[keyword], keyword in _BESIDE
+        if keyword in LISTS and isinstance(given, dict):
+            given = [given]
+        if keyword in TABLES and isinstance(given, dict):
             node[keyword] = {
-                name: self.repair(each, under(where, name), keyword in _BESIDE)
-                for name, each in node[keyword].items()
+                name: repair_nodes(each, note, under(where, name), beside) for name, each in given.items()
             }
-        for listing in (each for each in LISTS if each in node):
-            several = [node[listing]] if isinstance(node[listing], dict) else node[listing]
-            if not isinstance(several, list) or not several:
-                self._drop(node, listing, where)
-                continue
-            node[listing] = [self.repair(each, where, listing in _BESIDE) for each in several]
-        for single in (each for each in ONE if each in node):
-            if node[single] is None:
-                self._drop(node, single, where)
-                continue
-            inner = f"{where}[]" if single == "items" else where
-            node[single] = self.repair(node[single], inner, single in _BESIDE)
+        elif keyword in LISTS and isinstance(given, list) and given:
+            node[keyword] = [repair_nodes(each, note, where, beside) for each in given]
+        elif keyword in ONE and given is not None:
+            inner = f"{where}[]" if keyword == "items" else where
+            node[keyword] = repair_nodes(given, note, inner, beside)
+        else:
+            del node[keyword]
+            note(where, f"`{keyword}` was invalid and was dropped")
 
-    def _drop(self, node: dict[str, Any], keyword: str, where: str) -> None:
-        del node[keyword]
-        self._note(where, f"`{keyword}` was invalid and was dropped")
 
-    def _add_implied(self, node: dict[str, Any], where: str) -> None:
-        """Add keywords that are implied, because some clients require them."""
-        # An `enum` is sufficient, and its values may have other types.
-        listed = isinstance(node.get("enum"), list) and node["enum"]
-        if "type" not in node and "$ref" not in node and not listed:
-            if "properties" in node:
-                node["type"] = "object"
-                self._note(where, "the missing type object was added")
-            elif "items" in node or "prefixItems" in node:
-                node["type"] = "array"
-                self._note(where, "the missing type array was added")
-        if "array" in get_kinds(node) and not ({"items", "prefixItems"} & node.keys()):
-            node["items"] = {}
-            self._note(where, "missing `items` was added: anything is accepted")
+def _add_implied(node: dict[str, Any], where: str, note: Note) -> None:
+    """Add keywords that are implied, because some clients require them."""
+    # An `enum` is sufficient, and its values may have other types.
+    listed = isinstance(node.get("enum"), list) and node["enum"]
+    if "type" not in node and "$ref" not in node and not listed:
+        if "properties" in node:
+            node["type"] = "object"
+            note(where, "the missing type object was added")
+        elif "items" in node or "prefixItems" in node:
+            node["type"] = "array"
+            note(where, "the missing type array was added")
+    if "array" in get_kinds(node) and not ({"items", "prefixItems"} & node.keys()):
+        node["items"] = {}
+        note(where, "missing `items` was added: anything is accepted")

@@ -10,6 +10,7 @@ becomes one object: if one schema is not an object, the CLI drops all tools of t
 rejects the whole request for an `anyOf`, `oneOf`, `allOf` or an oddly named property at the top level.
 """
 
+import copy
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -34,7 +35,6 @@ from toolwire.tools.schema.json_schema import from_json_schema
 
 __all__ = ["Unrepairable", "repair_schema"]
 
-_EMPTY: Final = {"type": "object", "properties": {}}
 # Keywords with nested schemas, which are not dropped. `patternProperties` may be: its keys may be invalid patterns.
 _STRUCTURE: Final = {*TABLES, *LISTS, *ONE} - {"patternProperties"}
 _MOST_DROPPED: Final = 20
@@ -47,54 +47,41 @@ _FOLDED: Final = ("$ref", "allOf", "anyOf", "oneOf")
 
 def repair_schema(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return a repaired copy of a schema, and notes on the repairs. Raises `Unrepairable` with the reason."""
-    notes = _Notes()
+    notes: list[str] = []
+
+    def note(where: str, what: str) -> None:
+        notes.append(f"{clip(tidy(where), 100) or 'the schema'}: {what}")
+
     measure(schema)
     if isinstance(schema, str) and schema.strip():
         schema = _parse(schema)
-        notes.add("", "it was text and was parsed as JSON")
+        note("", "it was text and was parsed as JSON")
         measure(schema)
     if schema is None or schema is True or schema in ("", [], {}) or not (schema or schema is False):
         if schema != {}:
-            notes.add("", "it was missing: an object without properties is used")
-        return dict(_EMPTY, properties={}), notes.lines()
+            note("", "it was missing: an object without properties is used")
+        return {"type": "object", "properties": {}}, tuple(notes)
     if not isinstance(schema, dict):
         raise Unrepairable(f"the schema must be an object, got {type(schema).__name__}")
-    whole = wrap_bare_properties(schema, notes.add)
+    whole = wrap_bare_properties(schema, note)
     for _ in range(_MOST_PASSES):
-        before = notes.count
-        whole = to_object(repair_nodes(whole, notes.add), notes.add)
+        before = len(notes)
+        whole = to_object(repair_nodes(whole, note), note)
         _refuse_hidden(whole)
         check_work(whole)
-        whole = _drop_until_valid(whole, notes)
+        whole = _compile(whole, note)
         measure(whole)  # repairs may have made it larger
-        if notes.count == before:
+        if len(notes) == before:
             break
-    return whole, notes.lines()
+    lines = list(dict.fromkeys(notes))
+    more = len(lines) - _MOST_NOTES
+    return whole, (*lines[:_MOST_NOTES], f"... and {more} more repairs") if more > 0 else tuple(lines)
 
 
 def _refuse_hidden(schema: Any) -> None:
     """Reject invisible characters in the parts that cannot be dropped: names, constants, all values of an enum."""
     if (found := find_hidden(schema)) is not None:
         raise Unrepairable(f"the schema has invisible characters in {clip(found, 60)!a}")
-
-
-class _Notes:
-    """The notes on repairs, each with its place in the schema."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-
-    @property
-    def count(self) -> int:
-        return len(self._lines)
-
-    def add(self, where: str, what: str) -> None:
-        self._lines.append(f"{clip(tidy(where), 100) or 'the schema'}: {what}")
-
-    def lines(self) -> tuple[str, ...]:
-        lines = list(dict.fromkeys(self._lines))
-        more = len(lines) - _MOST_NOTES
-        return (*lines[:_MOST_NOTES], f"... and {more} more repairs") if more > 0 else tuple(lines)
 
 
 def _parse(text: str) -> Any:
@@ -104,24 +91,30 @@ def _parse(text: str) -> Any:
         raise Unrepairable("the schema is text that is not JSON") from error
 
 
-def drop_invalid(schema: dict[str, Any]) -> None:
-    """Drop keywords with invalid values, in place, until the schema compiles. `Unrepairable` if it never does."""
-    _drop_until_valid(schema, _Notes())
+def _compile(schema: dict[str, Any], note: Note) -> dict[str, Any]:
+    """Return the schema as it compiles. Keywords are dropped in a copy: parts of it belong to the caller."""
+    try:
+        return from_json_schema(schema).json_schema
+    except DefinitionError:
+        return drop_invalid(copy.deepcopy(schema), note)
 
 
-def _drop_until_valid(schema: dict[str, Any], notes: _Notes) -> dict[str, Any]:
-    """Drop keywords with invalid values until the schema compiles, and return it."""
+def drop_invalid(schema: dict[str, Any], note: Note) -> dict[str, Any]:
+    """Drop keywords with invalid values, in place, until the schema compiles. `Unrepairable` if it never does.
+
+    Returns the schema as it was compiled.
+    """
     for _ in range(_MOST_DROPPED):
         try:
             return from_json_schema(schema).json_schema
         except DefinitionError as error:
             path = getattr(error.__cause__, "instance_path", None)
-            if not path or not _drop(schema, path, notes):
+            if not path or not _drop(schema, path, note):
                 raise Unrepairable(str(error)) from error
     raise Unrepairable(f"more than {_MOST_DROPPED} keywords of the schema are invalid")
 
 
-def _drop(schema: Any, path: list[str | int], notes: _Notes) -> bool:
+def _drop(schema: Any, path: list[str | int], note: Note) -> bool:
     """Drop the keyword that an error is about. False if it holds other schemas or is a reference."""
     owner: Any = None
     keyword, steps, where = "", list(path), ""
@@ -140,7 +133,7 @@ def _drop(schema: Any, path: list[str | int], notes: _Notes) -> bool:
     if owner is None or keyword in _STRUCTURE or keyword in REFERENCES:
         return False
     del owner[keyword]
-    notes.add(where, f"`{clip(tidy(keyword), 40)}` was invalid and was dropped")
+    note(where, f"`{clip(tidy(keyword), 40)}` was invalid and was dropped")
     return True
 
 
@@ -168,9 +161,7 @@ def wrap_bare_properties(schema: dict[str, Any], note: Note) -> dict[str, Any]:
     if beside:  # then a name that begins with x- is an extension, whatever its value
         beside |= {name for name in schema if name.startswith("x-")}
     names -= beside
-    if not names - keywords and not any(
-        parse_flag(schema[name].get("required")) is not None for name in names
-    ):
+    if not names - keywords and not any(_is_flag(schema[name].get("required")) for name in names):
         return schema
     note("", "it had only the properties and was wrapped in an object schema")
     around = {name: value for name, value in schema.items() if name in beside}
@@ -192,19 +183,16 @@ def _may_stand_beside(name: str, value: Any) -> bool:
 def _fits_keyword(name: str, value: Any, *, in_property: bool = False) -> bool:
     """True if the name is a keyword of JSON Schema or OpenAPI, and the value has the right type for it."""
     if name == "required" and in_property:
-        return parse_flag(value) is not None or isinstance(value, list)
+        return _is_flag(value) or isinstance(value, list)
     if name in _ABOUT_ARRAYS and not in_property:
         return not isinstance(value, dict)
     fits = _SHAPES.get(name)
     return fits is not None and fits(value)
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_text_or_list(value: Any) -> bool:
-    return isinstance(value, (str, list))
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    """Return a check that a value has one of these types."""
+    return lambda value: isinstance(value, kinds)
 
 
 def _is_number(value: Any) -> bool:
@@ -215,19 +203,11 @@ def _is_flag(value: Any) -> bool:
     return parse_flag(value) is not None
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
 def _is_names(value: Any) -> bool:
     """True for a list of names, or another form of `required` that does not describe a property."""
     return isinstance(value, (list, str, bool)) or (
         isinstance(value, dict) and all(isinstance(each, bool) for each in value.values())
     )
-
-
-def _is_schema(value: Any) -> bool:
-    return isinstance(value, (dict, bool, str))
 
 
 def _is_table(value: Any) -> bool:
@@ -244,10 +224,6 @@ def _is_dependencies(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(each, (dict, bool, list)) for each in value.values())
 
 
-def _is_anything(_: Any) -> bool:
-    return True
-
-
 _ABOUT_ARRAYS: Final = {
     *("items", "additionalItems", "unevaluatedItems", "contains", "prefixItems", "uniqueItems"),
     *("minItems", "maxItems", "minContains", "maxContains"),
@@ -262,28 +238,19 @@ _SHAPES: Final[dict[str, Callable[[Any], bool]]] = {
             *("$schema", "$id", "id", "$ref", "$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor"),
             *("$comment", "title", "description", "format", "pattern", "contentEncoding", "contentMediaType"),
         ),
-        _is_text,
+        _is(str),
     ),
-    "type": _is_text_or_list,
-    **dict.fromkeys(
-        (*NUMBERS, *WHOLE, "minContains", "maxContains"),
-        _is_number,
-    ),
+    "type": _is(str, list),
+    **dict.fromkeys((*NUMBERS, *WHOLE, "minContains", "maxContains"), _is_number),
     **dict.fromkeys(
         ("uniqueItems", "deprecated", "readOnly", "writeOnly", "nullable", "$recursiveAnchor"), _is_flag
     ),
-    **dict.fromkeys(("enum", "examples", "allOf", "anyOf", "oneOf", "prefixItems"), _is_list),
+    **dict.fromkeys(("enum", "examples", "allOf", "anyOf", "oneOf", "prefixItems"), _is(list)),
     "required": _is_names,
-    **dict.fromkeys(
-        ONE,
-        _is_schema,
-    ),
-    **dict.fromkeys(
-        (*("properties", "patternProperties", "$defs", "definitions"), *("dependentSchemas", "$vocabulary")),
-        _is_table,
-    ),
+    **dict.fromkeys(ONE, _is(dict, bool, str)),
+    **dict.fromkeys((*TABLES, "$vocabulary"), _is_table),
     **dict.fromkeys(("dependencies", "dependentRequired"), _is_dependencies),
-    **dict.fromkeys(("default", "const", "example"), _is_anything),
+    **dict.fromkeys(("default", "const", "example"), _is(object)),
 }
 
 

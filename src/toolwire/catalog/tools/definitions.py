@@ -11,8 +11,9 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final
 
 from toolwire._protocol.json_codec import dumps
@@ -29,19 +30,8 @@ _WORD: Final = re.compile(r"[a-zA-Z0-9]", re.ASCII)
 _NOT_LEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]", re.ASCII)
 _GAP: Final = re.compile(r"[^a-z0-9]+", re.ASCII)
 # Letters that Unicode decomposition does not change, with their usual spelling.
-_SPELLED: Final = str.maketrans(
-    {"ß": "ss", "æ": "ae", "Æ": "AE", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "OE", "ł": "l", "Ł": "L"}
-    | {
-        "đ": "d",
-        "Đ": "D",
-        "ð": "d",
-        "Ð": "D",
-        "þ": "th",
-        "Þ": "Th",
-        "\u0131": "i",
-        "&": " and ",
-        "+": " plus ",
-    }
+_SPELLED: Final = str.maketrans("øØłŁđĐðÐ\u0131", "oOlLdDdDi") | str.maketrans(
+    {"ß": "ss", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "þ": "th", "Þ": "Th", "&": " and ", "+": " plus "}
 )
 # A database id or a UUID, which is not a readable name.
 _ID: Final = re.compile(
@@ -320,11 +310,9 @@ def define(
                 kept = repairs[entry.id] = entry.schema, repair_schema(entry.schema)
             usable[entry.id] = (entry, *kept[1])
         except Unrepairable as reason:
-            skipped.append(Skipped(entry.id, _label(entry), str(reason)))
+            skipped.append(_skip(entry, str(reason)))
         except Exception as error:  # noqa: BLE001 - a bug of ours with one schema must not affect the others
-            skipped.append(
-                Skipped(entry.id, _label(entry), f"its schema cannot be read: {type(error).__name__}")
-            )
+            skipped.append(_skip(entry, f"its schema cannot be read: {type(error).__name__}"))
     rights, wishes, bases = dict(known or {}), [], dict[str, str]()
     for entry, _, _ in usable.values():
         base = bases[entry.id] = base_name(entry.id, _text(entry.name), _text(entry.description), separator)
@@ -337,10 +325,12 @@ def define(
     definitions = []
     for entry, schema, notes in usable.values():
         if (name := names[entry.id]) is None:
-            skipped.append(Skipped(entry.id, _label(entry), "no free name was found"))
+            skipped.append(_skip(entry, "no free name was found"))
         else:
             definitions.append(_define_one(entry, name, bases[entry.id], schema, notes))
-    return sorted(definitions, key=lambda each: each.name), sorted(skipped, key=_order)
+    return sorted(definitions, key=attrgetter("name")), sorted(
+        skipped, key=attrgetter("name", "id", "reason")
+    )
 
 
 def _deduplicate(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
@@ -351,20 +341,15 @@ def _deduplicate(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
         if _text(entry.id) and entry.id.isprintable():
             groups.setdefault(entry.id, []).append(entry)
         else:
-            skipped.append(
-                Skipped(tidy(entry.id, 200), _label(entry), "it has no id with which it could be bought")
-            )
+            unusable = _skip(entry, "it has no id with which it could be bought")
+            skipped.append(replace(unusable, id=tidy(entry.id, 200)))
     single = []
     for group in groups.values():
         different = {_identity(entry): entry for entry in group}
         first, *others = [different[key] for key in sorted(different)]
         single.append(first)
-        skipped += [
-            Skipped(
-                first.id, _label(other), "the catalogue has its id more than once, with different definitions"
-            )
-            for other in others
-        ]
+        reason = "the catalogue has its id more than once, with different definitions"
+        skipped += [_skip(other, reason) for other in others]
     return single, skipped
 
 
@@ -401,13 +386,8 @@ def _identity(entry: Entry) -> tuple[int, str]:
     return -price, f"{schema} {other!r}"
 
 
-def _order(skipped: Skipped) -> tuple[str, str, str]:
-    return skipped.name, skipped.id, skipped.reason
-
-
-def _label(entry: Entry) -> str:
-    """Return the name of a skipped entry for a warning."""
-    return tidy(entry.name, 80) or tidy(entry.id, 80)
+def _skip(entry: Entry, reason: str) -> Skipped:
+    return Skipped(entry.id, tidy(entry.name, 80) or tidy(entry.id, 80), reason)
 
 
 def _text(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from toolwire._protocol.json_codec import dumps
 from toolwire._support.files import replace_file
 from toolwire.catalog.money import dollars
-from toolwire.catalog.tools.definitions import Definition, fingerprint
+from toolwire.catalog.tools.definitions import Definition
 from toolwire.errors import UsageError
 from toolwire.tools.schema.arguments import clip
 
@@ -50,35 +50,17 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Pinned:
-    """A definition as it was accepted."""
-
-    id: str
-    name: str
-    description: str
-    schema: dict[str, Any]
-    price: int | None = None
-    prices: Mapping[str, int | None] = field(default_factory=dict)
-    price_argument: str = ""
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint, computed like that of a definition."""
-        return fingerprint(self.name, self.description, self.schema)
-
-
-@dataclass(frozen=True)
 class Pins:
-    """The accepted definitions, by the id of their entry."""
+    """The accepted definitions, by the id of their entry: only the fields in `_KINDS` are kept."""
 
-    tools: Mapping[str, Pinned] = field(default_factory=dict)
+    tools: Mapping[str, Definition] = field(default_factory=dict)
 
     @classmethod
     def of(cls, definitions: Iterable[Definition]) -> "Pins":
         """Pin all of these definitions."""
         return cls(
             {
-                each.id: Pinned(each.id, **{name: getattr(each, name) for name in _KINDS})
+                each.id: Definition(each.id, **{name: getattr(each, name) for name in _KINDS})
                 for each in definitions
             }
         )
@@ -140,7 +122,9 @@ class Pins:
         for id, each in data["tools"].items():  # noqa: A001 - as the field is called
             if data["version"] == _OLDER:
                 each |= {"prices": {}, "price_argument": ""}
-            pinned = Pinned(id=id, **each)
+            if each.keys() - _KINDS.keys():
+                raise ValueError("a pin has an unknown field")
+            pinned = Definition(id, **each)
             for name, kinds in _KINDS.items():
                 if type(each.get(name)) not in kinds:
                     raise TypeError("a field of a pin has the wrong type")
@@ -171,7 +155,7 @@ def compare(definitions: Iterable[Definition], pins: Pins) -> list[Change]:
     return sorted(changes, key=lambda change: (change.name, change.kind, change.id))
 
 
-def _price_changes(old: Pinned, new: Definition) -> Iterator[Change]:
+def _price_changes(old: Definition, new: Definition) -> Iterator[Change]:
     """Yield the changes of prices: raised and lowered ones separately."""
     lines: dict[Kind, list[str]] = {"price_up": [], "price_down": []}
     if old.price_argument != new.price_argument:
@@ -193,30 +177,19 @@ def _price_changes(old: Pinned, new: Definition) -> Iterator[Change]:
             yield Change(kind, new.name, "\n".join(_few(found)), new.id)
 
 
-def _summary(sign: str, tool: Definition | Pinned) -> str:
+def _summary(sign: str, tool: Definition) -> str:
     """Describe a tool that exists only in the catalogue or only in the pins."""
-    lines = [
-        f"{sign} description: {_json(tool.description)}",
-        f"{sign} price: {_price(tool.price)}",
-        *(
-            f"{sign} schema.{path}: {_json(value)}"
-            for path, value in _leaves(tool.schema.get("properties", {}))
-        ),
-    ]
+    lines = [f"{sign} description: {_json(tool.description)}", f"{sign} price: {_price(tool.price)}"]
+    properties = tool.schema.get("properties")
+    for name, value in properties.items() if isinstance(properties, dict) else ():
+        lines.append(f"{sign} schema.{_step('properties', name)}: {_json(value)}")
     return "\n".join(_few(lines))
 
 
-def _leaves(properties: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(properties, dict):
-        yield from ((_step("properties", name), value) for name, value in properties.items())
-
-
-def _diff(old: Pinned, new: Definition) -> str:
+def _diff(old: Definition, new: Definition) -> str:
     lines = []
-    for name, before, after in (
-        ("name", old.name, new.name),
-        ("description", old.description, new.description),
-    ):
+    for name in ("name", "description"):
+        before, after = getattr(old, name), getattr(new, name)
         if before != after:
             lines.append(f"{name}: {_format_pair(before, after)}")
     lines += _differences("schema", old.schema, new.schema, 0)
