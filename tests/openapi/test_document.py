@@ -1,4 +1,4 @@
-"""Reading documents, and where their references may lead."""
+"""Reading documents, and which files and URLs their references may use."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ BASE = "https://api.example.com"
 
 
 def load(path, **settings):
-    """Read a document in a file."""
+    """Read a document from a file and return its server."""
     server = OpenAPI(path, base_url=BASE, environ={}, **settings)
     server.load()
     return server
@@ -65,7 +65,7 @@ def test_an_invalid_document_is_an_error(content, said):
 
 
 def test_a_missing_file_is_an_error_at_once(tmp_path):
-    """Not only when a client connects."""
+    """The error comes when the server is created, not when a client connects."""
     with pytest.raises(UsageError, match="does not exist"):
         OpenAPI(tmp_path / "nowhere.yaml")
     with pytest.raises(UsageError, match="is not a file"):
@@ -74,7 +74,7 @@ def test_a_missing_file_is_an_error_at_once(tmp_path):
 
 @pytest.fixture
 def files(tmp_path):
-    """A document in a folder, with files beside, below and outside it."""
+    """Return the path of a document in a folder, with files beside, below and outside of it."""
     inside = tmp_path / "inside"
     (inside / "sub").mkdir(parents=True)
     (tmp_path / "outside.json").write_text('{"type": "object"}')

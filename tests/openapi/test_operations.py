@@ -1,4 +1,4 @@
-"""Randomly damaged documents: unusable operations are skipped, and nothing else happens."""
+"""Randomly damaged documents: unusable operations are skipped, and the rest of the document still works."""
 
 import copy
 import json
@@ -129,7 +129,7 @@ NAMES = ["\ud800", "x y", "../", "{a}", "$ref", "type", "properties", "in", "sty
 
 
 def damage(dice):
-    """The document with a few of its parts replaced, removed or added."""
+    """Return a copy of the document with a few parts replaced, removed or added."""
     made = copy.deepcopy(WHOLE)
     places, left = [], [made]
     while left:
@@ -171,7 +171,7 @@ def test_damage_affects_only_the_damaged_operations(seed, caplog):
 
 
 def test_the_document_is_whole_before_it_is_damaged():
-    """Otherwise the test above would prove nothing."""
+    """Otherwise the test with damaged copies would prove nothing."""
     server = OpenAPI(WHOLE, base_url="https://api.example.com", environ={})
     server.load()
     assert (len(server.tools), server.status.skipped) == (4, ())

@@ -1,4 +1,4 @@
-"""Bodies and headers, asserted on the wire by a real server; and what must never leave."""
+"""Bodies and headers as a real server receives them, and requests that must not be sent."""
 
 import base64
 import email
@@ -27,7 +27,7 @@ def api():
 
 
 def parts_of(request):
-    """The parts of a multipart body: name, filename, content type, bytes."""
+    """Return the parts of a multipart body: name, filename, content type, bytes."""
     head = f"Content-Type: {request.header('Content-Type')[0]}\r\n\r\n".encode()
     whole = email.message_from_bytes(head + request.body, policy=email.policy.HTTP)
     return [
@@ -69,7 +69,7 @@ async def test_a_body_may_be_any_json(api, body):
 
 
 async def test_a_form_is_encoded_field_by_field(api):
-    """Lists are repeated, objects are JSON, null is left out, and nothing in a value can end it."""
+    """Lists are repeated, objects are JSON, null is left out, and no character of a value ends it."""
     fields = {
         "a": {"type": "string"},
         "b": {"type": "array", "items": {"type": "integer"}},
@@ -84,7 +84,7 @@ async def test_a_form_is_encoded_field_by_field(api):
 
 
 async def test_a_form_follows_its_encoding(api):
-    """`encoding` gives a field another style."""
+    """The `encoding` of a field sets its style."""
     fields = {
         "a": {"type": "array", "items": {}},
         "b": {"type": "object"},
@@ -104,7 +104,7 @@ async def test_a_form_follows_its_encoding(api):
 
 
 async def test_a_multipart_body_has_files_and_fields(api):
-    """Files come as base64 or text, with name and type; objects are JSON; lists are several parts."""
+    """Files are given as base64 or text, with name and type; objects are sent as JSON; lists are several parts."""
     binary = {"type": "string", "format": "binary"}
     fields = {
         "photo": binary,
@@ -150,7 +150,7 @@ async def test_a_multipart_body_has_files_and_fields(api):
     "bad", ["not base64!", {"base64": "***"}, {"text": "x", "content_type": "a\r\nX-Evil: 1"}]
 )
 async def test_an_invalid_file_is_not_sent(api, bad):
-    """Invalid base64, and a content type with line breaks, never reach the server."""
+    """Invalid base64, or a content type with line breaks, is an error, and nothing is sent."""
     schema = {"type": "object", "properties": {"f": {"type": "string", "format": "binary"}}}
     given = document(
         {"/x": {"post": operation(body={"multipart/form-data": {"schema": schema}}, operationId="go")}}
@@ -162,7 +162,7 @@ async def test_an_invalid_file_is_not_sent(api, bad):
 
 
 async def test_in_3_1_a_file_is_what_has_a_media_type_and_no_encoding(api):
-    """`contentMediaType` alone is a file; with `contentEncoding` it is text."""
+    """A field with `contentMediaType` alone is a file; with `contentEncoding` too it is text."""
     fields = {
         "f": {"type": "string", "contentMediaType": "image/png"},
         "t": {"type": "string", "contentMediaType": "image/png", "contentEncoding": "base64"},
@@ -185,7 +185,7 @@ async def test_text_xml_and_bytes_are_sent_raw(api):
 
 
 async def test_of_several_content_types_json_is_chosen_but_files_go_first(api):
-    """A model writes JSON best; a form with files can do what JSON cannot."""
+    """JSON is easiest for a model; a form with files can do what JSON cannot."""
     form = {"schema": {"type": "object", "properties": {"f": {"type": "string", "format": "binary"}}}}
     both = {
         "application/xml": {"schema": PET},
@@ -228,7 +228,7 @@ async def test_swagger_has_form_fields_and_files(api):
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\0b", " a", "ä", "x" * 9000])
 async def test_a_header_cannot_carry_another(api, value):
-    """Line breaks and other invalid characters never reach the server."""
+    """A value with line breaks or other invalid characters is an error, and nothing is sent."""
     told = {"name": "X-V", "in": "header", "schema": {"type": "string"}}
     given = document({"/x": {"get": operation(told, operationId="go")}})
     result = await call(api, given, "go", {"X-V": value})
@@ -237,7 +237,7 @@ async def test_a_header_cannot_carry_another(api, value):
 
 
 async def test_headers_of_the_connection_and_of_credentials_are_not_arguments(api):
-    """A model cannot set Host, Authorization, Cookie, or where an API key goes."""
+    """A model cannot set Host, Authorization, Cookie and the like, nor the parameter of an API key."""
     names = [
         "Host",
         "Authorization",
@@ -308,7 +308,7 @@ async def test_a_path_with_a_query_keeps_it(api):
 
 
 async def test_a_target_that_is_too_long_is_not_sent(api):
-    """Servers reject such a line; our error says why."""
+    """Servers reject such a request line; the error says why."""
     told = {"name": "q", "in": "query", "schema": {"type": "string"}}
     given = document({"/x": {"get": operation(told, operationId="go")}})
     result = await call(api, given, "go", {"q": "x" * 40_000})
@@ -318,7 +318,7 @@ async def test_a_target_that_is_too_long_is_not_sent(api):
 
 
 async def test_only_a_valid_content_type_is_sent(api):
-    """A range is replaced, and an operation whose type cannot be a header value is skipped."""
+    """A range such as `text/*` is replaced, and an operation whose type cannot be a header value is skipped."""
     bodies = {"text": "text/*", "bad": "application/json; x=\r\nEvil: 1"}
     paths = {
         f"/{name}": {"post": operation(operationId=name, body={media: {}})} for name, media in bodies.items()

@@ -1,4 +1,4 @@
-"""The schemas that tools list: small, of draft 2020-12, and right."""
+"""The schemas that tools list: small, valid in draft 2020-12, and with the meaning of the document."""
 
 import json
 
@@ -12,14 +12,14 @@ from toolwire.tools.schema.arguments import InvalidArguments
 
 
 def load(given, **settings):
-    """Read a document."""
+    """Read a document and return its server."""
     server = OpenAPI(given, base_url="https://api.example.com", environ={}, **settings)
     server.load()
     return server
 
 
 def tool_for(schema, version="3.0.3", **schemas):
-    """The tool of an operation whose body has this schema."""
+    """Return the tool of an operation whose body has this schema."""
     body = {"application/json": {"schema": schema}}
     server = load(
         document(
@@ -35,7 +35,7 @@ def tool_for(schema, version="3.0.3", **schemas):
 
 
 def accepts(tool, body):
-    """True if the tool takes this body."""
+    """Return True if the tool accepts this body."""
     try:
         tool.parameters.validate({"body": body})
         tool.parameters.validate_whole({"body": body})
@@ -49,7 +49,7 @@ def ref(name):
 
 
 def test_a_cycle_stays_a_reference():
-    """A schema that refers to itself is a definition that refers to itself, and validates any depth."""
+    """A schema that refers to itself becomes a definition that refers to itself, and is validated at any depth."""
     tool = tool_for(
         ref("Node"), Node={"type": "object", "properties": {"next": ref("Node"), "n": {"type": "integer"}}}
     )
@@ -59,7 +59,7 @@ def test_a_cycle_stays_a_reference():
 
 
 def test_only_what_is_used_is_listed():
-    """A tool lists only the schemas that it needs, of thousands."""
+    """Of all schemas in the document, a tool lists only those that it needs."""
     tool = tool_for(ref("A"), A={"properties": {"b": ref("B")}}, B={"type": "string"}, C={"type": "string"})
     assert tool.definition["inputSchema"]["$defs"].keys() == {"A", "B"}
 
@@ -90,7 +90,7 @@ def test_only_what_is_used_is_listed():
     ],
 )
 def test_schemas_of_openapi_3_0_keep_their_meaning(schema, good, bad):
-    """`nullable`, flags for limits, wrong examples, patterns of other languages, unknown types."""
+    """With `nullable`, exclusive limits as flags, invalid examples, patterns of other languages, unknown types."""
     tool = tool_for(schema, Pet={"type": "object", "required": ["name"]})
     assert all(accepts(tool, each) for each in good)
     assert not any(accepts(tool, each) for each in bad)
@@ -124,7 +124,7 @@ def test_schemas_of_openapi_3_1_are_json_schema(schema, good, bad):
 
 
 def test_read_only_properties_are_not_sent():
-    """Nor are they required, at any level of inheritance."""
+    """Nor are they required, at any level of `allOf`."""
     base = {
         "type": "object",
         "required": ["id", "name"],
@@ -147,7 +147,7 @@ def test_read_only_properties_are_not_sent():
 
 
 def test_a_discriminator_chooses_among_the_variants():
-    """By mapping, or by the name of the schema; a value may match several variants."""
+    """A variant is chosen by the mapping or by the name of its schema; a value may match several variants."""
     cat = {"type": "object", "properties": {"kind": {"type": "string"}, "lives": {"type": "integer"}}}
     tool = tool_for(
         {
@@ -181,7 +181,7 @@ def test_a_base_with_a_discriminator_names_its_kinds():
 
 
 def test_variants_that_inherit_from_their_union_do_not_loop():
-    """`Pet` is one of `Cat`, and `Cat` is a `Pet`, as in many documents."""
+    """In many documents, `Pet` is a union with `Cat`, and `Cat` inherits from `Pet`."""
     tool = tool_for(
         ref("Pet"),
         Pet={"oneOf": [ref("Cat")], "discriminator": {"propertyName": "kind"}},
@@ -192,7 +192,7 @@ def test_variants_that_inherit_from_their_union_do_not_loop():
 
 
 def test_a_schema_that_doubles_with_each_level_skips_only_its_operation():
-    """References that multiply would keep the validator busy for ever."""
+    """Validating such a schema would take exponential time."""
     schemas = {f"S{level}": {"allOf": [ref(f"S{level + 1}")] * 2} for level in range(40)} | {
         "S40": {"type": "object"}
     }
@@ -211,7 +211,7 @@ def test_a_schema_that_doubles_with_each_level_skips_only_its_operation():
 
 
 def test_invisible_characters_are_removed_or_skip_the_operation():
-    """Descriptions are cleaned; a name with hidden text is not offered to a model."""
+    """Descriptions are cleaned; an operation with hidden text in a name is not offered to a model."""
     hidden = "pay\u200b\U000e0041 now\x07"
     body = {
         "application/json": {
@@ -229,7 +229,7 @@ def test_invisible_characters_are_removed_or_skip_the_operation():
 
 
 def test_a_large_schema_is_shortened_in_the_list_but_not_in_validation():
-    """Parts too large for a model are left out of the list; calls are still validated against them."""
+    """Parts too large for a model are left out of the list; calls are still validated against the whole schema."""
     given = ordinary(50, tangled=True)
     whole, short = load(given, max_schema_bytes=10**6), load(given, max_schema_bytes=4_000)
     name = "createInvoice"
@@ -248,7 +248,7 @@ def test_a_large_schema_is_shortened_in_the_list_but_not_in_validation():
 
 @pytest.mark.parametrize("operations", [100, 1_000])
 def test_a_list_of_ordinary_operations_is_small(operations):
-    """About a kilobyte per tool, whatever their responses are."""
+    """The limit is a kilobyte for each tool."""
     server = load(ordinary(operations))
     size = len(json.dumps([tool.definition for tool in server.tools.values()], separators=(",", ":")))
     assert len(server.tools) == operations

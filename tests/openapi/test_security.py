@@ -1,4 +1,4 @@
-"""Credentials: where they come from, where they go, and that they are never seen."""
+"""Credentials: where they come from, which requests get them, and that they are never shown."""
 
 import base64
 import json
@@ -35,7 +35,7 @@ def api():
 
 
 def secured(*requirements, method="get", schemes=None, **more):
-    """A document with one operation that has these requirements, and one that has none."""
+    """Return a document with an operation that has these requirements, and one that has none."""
     return document(
         {
             "/x": {method: operation(operationId="go", security=list(requirements))},
@@ -47,7 +47,7 @@ def secured(*requirements, method="get", schemes=None, **more):
 
 
 def test_a_key_in_the_query_may_have_the_name_of_a_header():
-    """The names that belong to the connection are taken only where headers are."""
+    """Names such as `Host` are only reserved among headers."""
     schemes = {"key": {"type": "apiKey", "in": "query", "name": "host"}}
     server = OpenAPI(
         secured({"key": []}, schemes=schemes),
@@ -81,13 +81,13 @@ def test_a_key_in_the_query_may_have_the_name_of_a_header():
     ],
 )
 async def test_each_scheme_is_sent_as_it_should_be(api, name, given, header, expected):
-    """Keys, tokens, and user and password."""
+    """The schemes are keys, tokens, and user with password."""
     assert not (await call(api, secured({name: []}), "go", {}, auth={name: given})).is_error
     assert api.last.header(header) == [expected]
 
 
 async def test_a_key_in_the_query_is_added_to_it(api):
-    """And encoded."""
+    """It is percent-encoded."""
     assert not (
         await call(api, secured({"query_key": []}), "go", {}, auth={"query_key": "a&b=" + SECRET})
     ).is_error
@@ -98,7 +98,7 @@ async def test_a_key_in_the_query_is_added_to_it(api):
     ("scheme", "place", "key"), [("query_key", "query", "key"), ("cookie_key", "cookie", "session")]
 )
 async def test_no_argument_can_take_the_place_of_a_key(api, scheme, place, key):
-    """The keys of an exploded object can be any names, and an API might use the first of two keys."""
+    """An exploded object may have any keys, and an API might use the first of two values."""
     given = secured({scheme: []})
     given["paths"]["/x"]["get"]["parameters"] = [{"name": "f", "in": place, "schema": {"type": "object"}}]
     result = await call(api, given, "go", {"f": {key: "mine"}}, auth={scheme: SECRET})
@@ -126,13 +126,13 @@ async def test_schemes_are_and_within_a_requirement_and_or_between_them(api):
 
 
 async def test_an_operation_without_security_gets_no_credentials(api):
-    """Nor does one whose security is an empty list."""
+    """Its `security` is an empty list, although there are credentials."""
     assert not (await call(api, secured({"token": []}), "free", {}, auth={"token": SECRET})).is_error
     assert SECRET not in str(api.last)
 
 
 async def test_missing_credentials_are_named_and_nothing_is_sent(api):
-    """The error says what to set."""
+    """The error names the variable to set."""
     result = await call(api, secured({"header_key": []}, {"digest": []}), "go", {})
     assert result.is_error
     assert "TOOLWIRE_AUTH_HEADER_KEY" in result.text
@@ -174,9 +174,10 @@ async def test_credentials_come_from_the_environment_or_a_private_file(api, tmp_
     ],
 )
 def test_wrong_credentials_are_an_error_at_once(auth, said):
-    """The error names the scheme, and never shows the value."""
-    with pytest.raises(UsageError, match=said):
+    """The error says what is wrong, before any call."""
+    with pytest.raises(UsageError, match=said) as caught:
         OpenAPI(secured({"token": []}), base_url="http://127.0.0.1:1", auth=auth, environ={}).load()
+    assert not any(each in str(caught.value) for each in ("a\r\nb", r"a\r\nb", "no-colon"))
 
 
 async def test_a_string_is_for_the_only_scheme(api):
@@ -187,7 +188,7 @@ async def test_a_string_is_for_the_only_scheme(api):
 
 
 def client_api(api, lifetimes):
-    """Let the server hand out tokens t1, t2, ... with these lifetimes, and accept only the last one."""
+    """Let the server issue tokens with these lifetimes, and accept only the last one; returns the tokens."""
     tokens = []
 
     def hand_out(request):
@@ -203,7 +204,7 @@ def client_api(api, lifetimes):
 
 
 async def test_a_token_is_fetched_once_and_kept(api):
-    """Many calls at once fetch one token; it is used until shortly before it expires."""
+    """Concurrent calls fetch one token, which is used until shortly before it expires."""
     tokens = client_api(api, [3600])
     schemes = {"oauth": {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": f"{api.url}/token"}}}}
     server = OpenAPI(
@@ -226,7 +227,7 @@ async def test_a_token_is_fetched_once_and_kept(api):
 
 
 async def test_an_expired_token_is_replaced(api):
-    """Even if its lifetime is shorter than the usual margin."""
+    """A token is replaced even if its lifetime is shorter than the usual margin."""
     tokens = client_api(api, [0, 3600])
     auth = {
         "oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token", "in_body": True}
@@ -248,7 +249,7 @@ async def test_an_expired_token_is_replaced(api):
 
 @pytest.mark.parametrize(("method", "error", "sent"), [("get", False, 2), ("post", True, 1)])
 async def test_a_rejected_token_is_replaced_but_only_a_get_is_sent_again(api, method, error, sent):
-    """After a 401 the next call has a new token; a POST is not sent twice."""
+    """After a 401, the next request has a new token; a POST is not sent again."""
     tokens = client_api(api, [3600, 3600, 3600])
     auth = {"oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token"}}
     server = OpenAPI(secured({"oauth": []}, method=method), base_url=api.url, auth=auth, environ={})
@@ -263,7 +264,7 @@ async def test_a_rejected_token_is_replaced_but_only_a_get_is_sent_again(api, me
 
 
 async def test_a_late_rejection_of_an_old_token_keeps_the_new_one(api):
-    """Otherwise many calls would keep replacing the tokens that others have just fetched."""
+    """Otherwise concurrent calls would replace each other's new tokens."""
     tokens = client_api(api, [3600] * 4)
     check, refused, renewed = api.paths["/x"], [], threading.Event()
 
@@ -320,7 +321,7 @@ async def test_a_token_endpoint_is_checked_like_any_url(api, url):
 
 
 async def test_the_timeout_of_a_call_includes_its_token(api):
-    """A token endpoint that hangs does not delay calls beyond it, however many wait."""
+    """A token endpoint that hangs does not delay calls beyond their timeout, however many wait."""
     ended = threading.Event()
     api.paths["/token"] = lambda _: (ended.wait(30), Reply())[1]
     auth = {"oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token"}}
@@ -343,7 +344,7 @@ async def test_the_timeout_of_a_call_includes_its_token(api):
 
 
 async def test_a_lost_token_response_does_not_mean_that_the_call_was_sent(api):
-    """A POST that was never sent was not carried out."""
+    """The error must not say that the POST may have been carried out."""
     api.paths["/token"] = Reply(0)
     auth = {"oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token"}}
     result = await call(api, secured({"oauth": []}, method="post"), "go", {}, auth=auth)
@@ -352,7 +353,7 @@ async def test_a_lost_token_response_does_not_mean_that_the_call_was_sent(api):
 
 
 async def test_no_token_no_request(api):
-    """The error has the reason of the token endpoint, without secrets."""
+    """The call is an error with the reason of the token endpoint, without secrets, and is not sent."""
     api.paths["/token"] = Reply(400, as_json({"error": f"invalid_client {SECRET}"}))
     auth = {"oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token"}}
     result = await call(api, secured({"oauth": []}), "go", {}, auth=auth)
@@ -364,7 +365,7 @@ async def test_no_token_no_request(api):
 
 @pytest.mark.parametrize("status", [200, 400, 302])
 async def test_secrets_are_removed_from_responses_and_logs(api, status, caplog):
-    """An API that echoes our key, raw or encoded, does not show it to the model, nor to a log."""
+    """If an API repeats a key, raw or encoded, neither the model nor a log gets it."""
     caplog.set_level(logging.DEBUG)
     encoded = base64.b64encode(f"me:{SECRET}".encode()).decode()
     body = as_json({"key": SECRET, "list": [f"x{SECRET}y", encoded], SECRET: 1})
@@ -384,7 +385,7 @@ async def test_secrets_are_removed_from_responses_and_logs(api, status, caplog):
 
 
 async def test_a_key_is_recognised_in_base64_of_the_url_that_it_was_sent_in(api):
-    """There it is encoded as in a query."""
+    """In a URL the key is percent-encoded."""
     api.paths["/x"] = lambda request: Reply(body=as_json(base64.b64encode(request.target.encode()).decode()))
     result = await call(api, secured({"query_key": []}), "go", {}, auth={"query_key": "sEcr3t/ke+y=1"})
     assert "[redacted]" in result.text
@@ -411,7 +412,7 @@ async def test_fixed_headers_are_sent_with_every_request_and_replace_credentials
 
 
 def test_secrets_are_in_no_text_of_ours():
-    """Neither a repr nor an error shows them."""
+    """Neither `ClientCredentials` nor the server shows them in its repr."""
     assert SECRET not in repr(ClientCredentials("id", SECRET))
     server = OpenAPI(
         secured({"token": []}),

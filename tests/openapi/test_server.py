@@ -1,4 +1,4 @@
-"""`OpenAPI` as a server: names, hints, base URL, loading, refreshing, and one bad operation."""
+"""`OpenAPI` as a server: names, hints, base URL, loading, refreshing, and unusable operations."""
 
 import json
 import logging
@@ -24,14 +24,14 @@ def api():
 
 
 def load(given, **settings):
-    """Read a document."""
+    """Read a document and return its server."""
     server = OpenAPI(given, **{"base_url": BASE, "environ": {}, **settings})
     server.load()
     return server
 
 
 def test_every_operation_gets_a_legal_name_of_its_own():
-    """By its id, else by method and path; long and equal ones get a suffix that does not depend on the others."""
+    """It is the id, else method and path; the suffix of a long or repeated one does not depend on the others."""
     long = "a" * 80
     paths = {
         "/pets/{petId}/toys": {
@@ -80,7 +80,7 @@ def test_methods_are_hints():
     ],
 )
 def test_operations_are_chosen_by_tag_path_method_and_id(patterns, left):
-    """Globs that ignore case."""
+    """Patterns are globs that ignore case."""
     pets = {
         "get": operation(operationId="a", tags=["pets"]),
         "post": operation(operationId="b", tags=["Pets"]),
@@ -94,7 +94,7 @@ def test_operations_are_chosen_by_tag_path_method_and_id(patterns, left):
 
 
 def test_a_pattern_without_a_match_is_a_warning(caplog):
-    """It may be misspelt."""
+    """The pattern may be misspelt."""
     load(document({"/x": {"get": operation()}}), include=["GET", "tag:nope"])
     assert "no operation matches the pattern 'tag:nope'" in caplog.text
     with pytest.raises(UsageError, match="globs"):
@@ -208,7 +208,7 @@ async def test_internal_addresses_are_not_called_unless_allowed(host):
 
 
 async def test_an_operation_with_a_server_of_its_own_stays_on_the_origin(api):
-    """Another path is fine, and so is the document's own server; another host would get the credentials."""
+    """Another path or the document's own server is allowed; another host would get the credentials."""
     given = document(
         {
             "/a": {"get": operation(operationId="a", servers=[{"url": "/v9"}])},
@@ -228,7 +228,7 @@ async def test_an_operation_with_a_server_of_its_own_stays_on_the_origin(api):
 
 
 async def test_an_operation_for_another_server_of_the_document_does_not_go_to_the_first(api):
-    """Even if the document lists both."""
+    """It is left out, even if the document lists both servers."""
     given = document(
         {
             "/a": {"get": operation(operationId="a", servers=[{"url": f"{api.url}/upload"}])},
@@ -284,7 +284,7 @@ async def test_a_document_that_cannot_be_fetched_is_reported(api, reply, said):
     "url", ["http://example.com/openapi.json", "https://user:pw@example.com/x", "https://"]
 )
 def test_the_url_of_a_document_is_checked(url):
-    """Before anything is fetched."""
+    """The URL is checked before anything is fetched."""
     with pytest.raises(UsageError, match="URL of the document"):
         OpenAPI(url)
 
@@ -339,7 +339,7 @@ async def test_a_refresh_reads_changed_referenced_files(tmp_path):
 
 
 async def test_five_thousand_operations_are_listed_in_pages():
-    """All of them, each once."""
+    """The pages have all operations, each once."""
     server = OpenAPI(ordinary(5_000), base_url=BASE, environ={})
     async with connect(server) as client:
         await server.loaded()
@@ -348,7 +348,7 @@ async def test_five_thousand_operations_are_listed_in_pages():
 
 
 def test_progress_is_reported():
-    """The step, how much of it is done, and the end."""
+    """The callback gets the step, how much of it is done, and the end."""
     heard = []
     load(ordinary(300), on_progress=lambda *news: heard.append(news))
     assert heard[0][0] == "reading"
@@ -358,7 +358,7 @@ def test_progress_is_reported():
 
 @pytest.mark.parametrize("name", ["timeout", "max_response_bytes", "max_in_flight", "max_schema_bytes"])
 def test_settings_are_checked(name):
-    """The error has the value."""
+    """The error names the setting and the value."""
     with pytest.raises(UsageError, match=f"{name} must be over 0, got -1"):
         OpenAPI(document({}), **{name: -1})
 
@@ -368,7 +368,7 @@ def test_settings_are_checked(name):
     [("petstore.yaml", "petstore"), ("shop/openapi.json", "shop"), ("My API v2.json", "my_api_v2")],
 )
 def test_a_server_is_named_after_its_document(tmp_path, source, name):
-    """After the file, or after its folder if the file has a common name."""
+    """The name is that of the file, or of its folder if the file has a common name."""
     file = tmp_path / source
     file.parent.mkdir(exist_ok=True)
     file.write_text("{}")
@@ -377,7 +377,7 @@ def test_a_server_is_named_after_its_document(tmp_path, source, name):
 
 
 async def test_a_log_of_warnings_names_the_server(caplog):
-    """So that several documents can be distinguished."""
+    """So warnings about several documents can be distinguished."""
     caplog.set_level(logging.WARNING)
     load(document({"/x": {"trace": operation()}}), name="pets")
     assert "pets: TRACE /x is left out" in caplog.text

@@ -1,4 +1,4 @@
-"""Every style of the standard for every type of value, asserted on the wire by a real server."""
+"""Every parameter style of OpenAPI for every type of value, as a real server receives it."""
 
 import pytest
 
@@ -128,7 +128,7 @@ async def test_a_query_parameter_is_written_in_its_style(api, style, explode, va
 
 @pytest.mark.parametrize(("explode", "value", "expected"), COOKIES)
 async def test_a_cookie_is_written_as_a_form(api, explode, value, expected):
-    """Cookies go into one header."""
+    """All values go into one header."""
     given = document(
         {"/x": {"get": operation(parameter("cookie", value, explode=explode), operationId="go")}}
     )
@@ -138,7 +138,7 @@ async def test_a_cookie_is_written_as_a_form(api, explode, value, expected):
 
 @pytest.mark.parametrize(("explode", "value", "expected"), HEADERS)
 async def test_a_header_is_written_simply(api, explode, value, expected):
-    """A header's value is not encoded."""
+    """The value is not percent-encoded."""
     given = document(
         {
             "/x": {
@@ -189,7 +189,7 @@ async def test_reserved_characters_stay_where_they_are_allowed_and_harmless(api,
 
 
 async def test_an_empty_value_is_accepted_where_the_document_says_so(api):
-    """`allowEmptyValue` adds the empty text to what a parameter takes."""
+    """With `allowEmptyValue`, a parameter also takes the empty string."""
     flag = {"name": "v", "in": "query", "schema": {"type": "integer"}}
     given = document({"/x": {"get": operation(flag | {"allowEmptyValue": True}, operationId="go")}})
     assert not (await call(api, given, "go", {"v": ""})).is_error
@@ -201,7 +201,7 @@ async def test_an_empty_value_is_accepted_where_the_document_says_so(api):
 
 
 async def test_a_parameter_with_a_content_type_is_json(api):
-    """`content` with JSON writes a value of any type as JSON."""
+    """With a JSON media type in `content`, the value is written as JSON."""
     told = {"name": "filter", "in": "query", "content": {"application/json": {"schema": {"type": "object"}}}}
     given = document({"/x": {"get": operation(told, operationId="go")}})
     assert not (await call(api, given, "go", {"filter": {"a": [1, None]}})).is_error
@@ -209,7 +209,7 @@ async def test_a_parameter_with_a_content_type_is_json(api):
 
 
 async def test_parameters_with_the_same_name_are_distinguished(api):
-    """Path, query, header and body of one name are four arguments."""
+    """Path, query, header and body parameters of one name are separate arguments."""
     given = document(
         {
             "/x/{id}": {
@@ -262,7 +262,7 @@ async def test_a_path_value_is_always_one_segment(api, value, expected):
 
 
 async def test_two_values_that_together_move_up_are_not_sent(api):
-    """A dot in each of two adjacent parameters makes `..`."""
+    """A dot in each of two adjacent parameters would make `..`."""
     both = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in ("a", "b")
     ]

@@ -1,4 +1,4 @@
-"""How the arguments of a call are checked, when there is much to check them by."""
+"""Validation of arguments against very large schemas."""
 
 import pytest
 
@@ -10,8 +10,37 @@ from toolwire.testing import connect
 pytestmark = pytest.mark.anyio
 
 
+async def test_data_that_looks_like_a_reference_is_no_reference():
+    """A definition whose default is `{"$ref": ...}` needs no other definition, usable or not."""
+    table = {
+        "A": {"type": "object", "properties": {"z": {"type": "object", "default": {"$ref": "#/$defs/B"}}}},
+        "B": {"$ref": "other.json#/x"},
+    }
+    paths = {
+        f"/{name}": {
+            "post": {
+                "operationId": name,
+                "requestBody": {
+                    "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+                },
+                "responses": {"200": {"description": "ok"}},
+            }
+        }
+        for name in table
+    }
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "t", "version": "1"},
+        "paths": paths,
+        "components": {"schemas": table},
+    }
+    server = OpenAPI(document, base_url="http://127.0.0.1:1", environ={})
+    server.load()
+    assert list(server.tools) == ["A"]
+
+
 async def test_a_schema_of_hundreds_of_definitions_is_checked_whole_before_anything_is_sent():
-    """Arguments are rejected by the listed part of the schema and by the rest."""
+    """Arguments are rejected if they violate the listed part of the schema, or the rest of it."""
     with EchoApi() as api:
         server = OpenAPI(
             ordinary(500, tangled=True), base_url=api.url, headers={"X-Api-Key": "k" * 8}, environ={}

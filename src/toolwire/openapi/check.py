@@ -1,7 +1,7 @@
 """Finds problems in a document that would confuse a model or make calls fail."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from toolwire.catalog.tools.definitions import slug
@@ -43,7 +43,8 @@ def _descriptions(server: "OpenAPI") -> Iterator[Finding]:
         if each.description in (each.label, f"Deprecated. {each.label}")
     ]
     if bare:
-        what = f"{_count(bare)} neither summary nor description: {_list(bare)}"
+        count = "1 tool has" if len(bare) == 1 else f"{len(bare)} tools have"
+        what = f"{count} neither summary nor description: {_list(bare)}"
         yield Finding("warning", None, what, "describe what they do and when to use them")
 
 
@@ -64,11 +65,6 @@ def _notes(server: "OpenAPI") -> Iterator[Finding]:
             yield Finding("hint", name, f"{server.operations[name].label}: {each}", "see docs/openapi.md")
 
 
-def _count(names: list[str]) -> str:
-    return "1 tool has" if len(names) == 1 else f"{len(names)} tools have"
-
-
-def _list(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = len(listed) - _MOST_NAMED
-    return ", ".join(listed[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _list(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -82,6 +82,11 @@ class Document:
             node, file = self.get(place), place.file
         raise Unusable(f"it has a chain of more than {_LONGEST_CHAIN} references")
 
+    def follow_object(self, node: Any, file: str = _MAIN) -> tuple[Mapping[str, Any], str]:
+        """Follow `$ref`s, as `follow` does. Returns an empty object if they do not lead to an object."""
+        found, file = self.follow(node, file)
+        return as_object(found), file
+
     def _open(self, address: str, file: str, reference: str) -> str:
         """Read the file that a reference points to, and return its key in `files`."""
         shown = reference[:200]
@@ -116,6 +121,16 @@ class Document:
             except UsageError as error:
                 raise Unusable(f"it refers to {shown!r}: {error}") from error
         return str(path)
+
+
+def as_object(value: Any) -> Mapping[str, Any]:
+    """Return an object of a document; an empty one in place of any other value."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list of a document; an empty one in place of any other value."""
+    return value if isinstance(value, list) else []
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -216,7 +231,7 @@ def _measure(data: Any) -> None:
 
 
 def _find_version(data: Any, source: str) -> Version:
-    top = data if isinstance(data, Mapping) else {}
+    top = as_object(data)
     swagger, openapi = str(top.get("swagger", "")), str(top.get("openapi", ""))
     if swagger.startswith("2"):
         return "2.0"

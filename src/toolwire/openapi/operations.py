@@ -19,7 +19,7 @@ from toolwire.catalog.schema_repair.bounds import Unrepairable
 from toolwire.catalog.schema_repair.nodes import parse_flag
 from toolwire.catalog.tools.definitions import Skipped, slug
 from toolwire.catalog.values import tidy
-from toolwire.openapi.document import Document, Unusable
+from toolwire.openapi.document import Document, Unusable, as_list, as_object
 from toolwire.openapi.schemas import LONGEST_TEXT, Schemas
 from toolwire.openapi.styles import Style
 
@@ -50,6 +50,8 @@ _STYLES: Final[dict[str, tuple[str, ...]]] = {
 _NOT_SCHEMA: Final = frozenset(
     {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue"}
 )
+# A path parameter that no parameter of the document describes, for every version.
+_UNDESCRIBED: Final = {"in": "path", "required": True, "type": "string", "schema": {"type": "string"}}
 # Subtypes of application/ that are text, with or without an x- prefix.
 _TEXT_TYPES: Final = frozenset(
     {"json", "jsonl", "ndjson", "xml", "yaml", "csv", "graphql", "javascript", "sql", "www-form-urlencoded"}
@@ -189,7 +191,7 @@ def list_operations(document: Document) -> tuple[list[ListedOperation], list[Ski
             except Unusable as reason:
                 skipped.append(Skipped(label, label, str(reason)))
                 continue
-            fields = operation if isinstance(operation, Mapping) else {}
+            fields = as_object(operation)
             name = _operation_id(fields) or _make_name(method, path)
             listed.append(ListedOperation(method, path, name, _tags(fields), item, file, operation, where))
     return listed, skipped
@@ -231,8 +233,7 @@ def _operation_id(operation: Mapping[str, Any]) -> str:
 
 
 def _tags(operation: Mapping[str, Any]) -> tuple[str, ...]:
-    given = operation.get("tags")
-    listed = given[:_MOST_TAGS] if isinstance(given, list) else []
+    listed = as_list(operation.get("tags"))[:_MOST_TAGS]
     return tuple(tag for each in listed if (tag := tidy(each, _LONGEST_TAG)))
 
 
@@ -291,7 +292,7 @@ class _Reader:
             body=body,
             security=self._security(operation),
             schema=schema,
-            uses=self._schemas.uses_of(properties),
+            uses=self._schemas.uses_of(*properties.values()),
             output=self._output(operation, file),
             server=_own_server(operation, listed.item, self._document.data),
             query=query,
@@ -351,42 +352,32 @@ class _Reader:
             notes.append(
                 f"the path has {{{name[:80]}}}, but no parameter describes it; it is sent as a string"
             )
-            yield (
-                {
-                    "name": name,
-                    "in": "path",
-                    "required": True,
-                    "type": "string",
-                    "schema": {"type": "string"},
-                },
-                "",
-            )
+            yield {"name": name, **_UNDESCRIBED}, ""
 
     def _parameter(self, parameter: Mapping[str, Any], file: str) -> tuple[Style, Any]:
         """Return how a parameter is serialised, and its schema."""
         place = parameter["in"]
         content = parameter.get("content")
         if isinstance(content, Mapping) and content:
-            media, inner = next(iter(content.items()))
-            inner, file = self._document.follow(inner, file)
-            schema = self._schemas.convert(
-                inner.get("schema", {}) if isinstance(inner, Mapping) else {}, file
-            ).schema
+            media, given = next(iter(content.items()))
+            inner, file = self._document.follow_object(given, file)
+            schema = self._schemas.convert(inner.get("schema", {}), file)
             if _is_json(str(media).lower()):
                 return Style("json"), schema
-            return Style("form" if place in ("query", "cookie") else "simple", explode=False), {
-                "type": "string"
-            }
+            style = Style("form" if place in ("query", "cookie") else "simple", explode=False)
+            return style, {"type": "string"}
         if self._is_swagger:
-            style = _swagger_style(parameter)
-            own = {key: value for key, value in parameter.items() if key not in _NOT_SCHEMA}
-            schema = self._schemas.convert(own, file).schema
+            style, schema = self._swagger_parameter(parameter, file)
         else:
             style = _style(parameter)
-            schema = self._schemas.convert(parameter.get("schema", {}), file).schema
+            schema = self._schemas.convert(parameter.get("schema", {}), file)
         if parse_flag(parameter.get("allowEmptyValue")) and place == "query":
             schema = {"anyOf": [schema, {"const": ""}]}
         return style, schema
+
+    def _swagger_parameter(self, parameter: Mapping[str, Any], file: str) -> tuple[Style, Any]:
+        own = {key: value for key, value in parameter.items() if key not in _NOT_SCHEMA}
+        return _swagger_style(parameter), self._schemas.convert(own, file)
 
     # Bodies.
 
@@ -398,15 +389,12 @@ class _Reader:
         request_body, file = self._document.follow(operation.get("requestBody"), file)
         if request_body is None:
             return None, None
-        content = request_body.get("content") if isinstance(request_body, Mapping) else None
-        if not isinstance(content, Mapping) or not content:
+        content = as_object(as_object(request_body).get("content"))
+        if not content:
             raise Unusable("its body has no content type")
         media, kind = _choose_media(content, self._has_files(content, file))
-        inner, inner_file = self._document.follow(content[media], file)
-        inner = inner if isinstance(inner, Mapping) else {}
-        body, schema = self._make_body(
-            media, kind, inner.get("schema", {}), inner.get("encoding"), inner_file
-        )
+        inner, file = self._document.follow_object(content[media], file)
+        body, schema = self._make_body(media, kind, inner.get("schema", {}), inner.get("encoding"), file)
         body = replace(body, required=parse_flag(request_body.get("required")) is True)
         return body, _describe(schema, request_body.get("description"), BODY, BODY)
 
@@ -414,7 +402,7 @@ class _Reader:
         self, given: list[tuple[Mapping[str, Any], str]], operation: Mapping[str, Any]
     ) -> tuple[Body | None, Any]:
         consumes = operation.get("consumes", self._document.data.get("consumes"))
-        medias = [str(each) for each in consumes] if isinstance(consumes, list) else []
+        medias = list(map(str, as_list(consumes)))
         whole = next((each for each in given if each[0]["in"] == "body"), None)
         fields = [each for each in given if each[0]["in"] == "formData"]
         if whole is not None:
@@ -436,9 +424,8 @@ class _Reader:
             if parameter.get("type") == "file":
                 schema, made_fields[name] = self._file_schema(), Field(file=True)
             else:
-                own = {key: value for key, value in parameter.items() if key not in _NOT_SCHEMA}
-                schema = self._schemas.convert(own, file).schema
-                made_fields[name] = Field(_swagger_style(parameter))
+                style, schema = self._swagger_parameter(parameter, file)
+                made_fields[name] = Field(style)
             properties[name] = _describe(schema, parameter.get("description"), name, name)
             if parse_flag(parameter.get("required")) is True:
                 required_names.append(name)
@@ -454,39 +441,34 @@ class _Reader:
     ) -> tuple[Body, Any]:
         sent = "application/json" if "*" in media else media
         if kind == "json":
-            return Body(sent, kind), self._schemas.convert(schema, file).schema
+            return Body(sent, kind), self._schemas.convert(schema, file)
         if kind == "text":
-            return Body(media.replace("*", "plain"), kind), {
-                "type": "string",
-                "description": f"Text of type {media.partition(';')[0]}.",
-            }
+            text = {"type": "string", "description": f"Text of type {media.partition(';')[0]}."}
+            return Body(media.replace("*", "plain"), kind), text
         if kind == "binary":
             return Body("application/octet-stream" if "*" in media else media, kind), dict(_BASE64)
         return self._form(media, kind, schema, encoding, file)
 
     def _form(self, media: str, kind: BodyKind, schema: Any, encoding: Any, file: str) -> tuple[Body, Any]:
         """Read a body of named fields. Its properties may be spread over `allOf`."""
-        table = _Properties(self._document)
-        table.collect(schema, file)
-        encodings = encoding if isinstance(encoding, Mapping) else {}
+        table = _Properties(self._document, schema, file)
+        encodings = as_object(encoding)
         fields: dict[str, Field] = {}
         properties: dict[str, Any] = {}
         for name, (given, where) in table.properties.items():
-            target, target_file = self._document.follow(given, where)
-            target = target if isinstance(target, Mapping) else {}
+            target, target_file = self._document.follow_object(given, where)
             if target.get("readOnly") is True:
                 continue
-            own = encodings.get(name)
-            own = own if isinstance(own, Mapping) else {}
+            own = as_object(encodings.get(name))
             is_list, is_file = self._is_file(target, target_file, kind)
             fields[name] = Field(_field_style(own, target, kind), _content_type(own), is_file)
-            properties[name] = self._schemas.convert(given, where).schema
+            properties[name] = self._schemas.convert(given, where)
             if is_file:
                 single = self._file_schema()
                 properties[name] = {"type": "array", "items": single} if is_list else single
                 properties[name] = _describe(properties[name], target.get("description"), name, name)
         if not properties:
-            return Body(media, kind, fields=fields), self._schemas.convert(schema, file).schema
+            return Body(media, kind, fields=fields), self._schemas.convert(schema, file)
         made: dict[str, Any] = {"type": "object", "properties": properties}
         if required := [name for name in table.required if name in properties]:
             made["required"] = list(dict.fromkeys(required))
@@ -498,11 +480,9 @@ class _Reader:
         """True if a multipart form has files in it."""
         for media, inner in content.items():
             if _kind(str(media).lower()) == "multipart" and isinstance(inner, Mapping):
-                table = _Properties(self._document)
-                table.collect(inner.get("schema", {}), file)
+                table = _Properties(self._document, inner.get("schema", {}), file)
                 for given, where in table.properties.values():
-                    target, target_file = self._document.follow(given, where)
-                    if isinstance(target, Mapping) and self._is_file(target, target_file, "multipart")[1]:
+                    if self._is_file(*self._document.follow_object(given, where), "multipart")[1]:
                         return True
         return False
 
@@ -510,13 +490,11 @@ class _Reader:
         """Return whether a field is a list, and whether it is a file or a list of files."""
         given = schema.get("type")
         is_list = given == "array" or (isinstance(given, list) and "array" in given)
-        inner = schema.get("items") if is_list else schema
-        inner, _ = self._document.follow(inner, file)
-        if kind != "multipart" or not isinstance(inner, Mapping):
-            return is_list, False
-        encoded = "contentEncoding" in inner
+        inner, _ = self._document.follow_object(schema.get("items") if is_list else schema, file)
         binary = inner.get("format") == "binary" or inner.get("type") == "file"
-        return is_list, binary or ("contentMediaType" in inner and not encoded)
+        encoded = "contentEncoding" in inner
+        is_file = binary or ("contentMediaType" in inner and not encoded)
+        return is_list, kind == "multipart" and is_file
 
     def _file_schema(self) -> dict[str, Any]:
         return {"$ref": f"#/$defs/{self._schemas.add(_FILE, _FILE_SCHEMA)}"}
@@ -530,63 +508,49 @@ class _Reader:
         if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
             raise Unusable("`security` is not a list of objects")
         return tuple(
-            {
-                str(name): tuple(map(str, scopes)) if isinstance(scopes, list) else ()
-                for name, scopes in each.items()
-            }
-            for each in given
+            {str(name): tuple(map(str, as_list(scopes))) for name, scopes in each.items()} for each in given
         )
 
     def _output(self, operation: Mapping[str, Any], file: str) -> tuple[tuple[Any, str], ...]:
         """Return the schemas of the successful JSON responses, each with its file."""
         found: list[tuple[Any, str]] = []
-        responses = operation.get("responses")
-        for status, given in responses.items() if isinstance(responses, Mapping) else ():
+        for status, given in as_object(operation.get("responses")).items():
             if not str(status).startswith("2"):
                 continue
             try:
-                response, where = self._document.follow(given, file)
+                response, where = self._document.follow_object(given, file)
             except Unusable:
-                continue
-            if not isinstance(response, Mapping):
                 continue
             if self._is_swagger:
                 if isinstance(response.get("schema"), Mapping):
                     found.append((response["schema"], where))
                 continue
-            content = response.get("content")
-            for media, inner in content.items() if isinstance(content, Mapping) else ():
-                if _is_json(str(media).lower()) and isinstance(inner, Mapping) and "schema" in inner:
+            for media, inner in as_object(response.get("content")).items():
+                if _is_json(str(media).lower()) and "schema" in as_object(inner):
                     found.append((inner["schema"], where))
                     break
         return tuple(found)
 
 
 class _Properties:
-    """The properties of an object schema, including those of its `allOf`."""
+    """The properties of an object schema, including those of its `allOf`. Each branch is visited once."""
 
-    def __init__(self, document: Document) -> None:
-        self._document = document
+    def __init__(self, document: Document, schema: Any, file: str) -> None:
         self.properties: dict[str, tuple[Any, str]] = {}
         self.required: list[str] = []
         self.closed = False
-
-    def collect(self, schema: Any, file: str) -> None:
-        """Collect the properties of a schema, visiting each branch once."""
         seen: set[int] = set()
         left: list[tuple[Any, str]] = [(schema, file)]
         while left:
-            node, file = self._document.follow(*left.pop(0))
+            node, file = document.follow(*left.pop(0))
             if not isinstance(node, Mapping) or id(node) in seen:
                 continue
-            table, needed, branches = node.get("properties"), node.get("required"), node.get("allOf")
-            if isinstance(table, Mapping):
-                self.properties.update({str(name): (each, file) for name, each in table.items()})
-            if isinstance(needed, list):
-                self.required += [each for each in needed if isinstance(each, str)]
+            table = as_object(node.get("properties"))
+            self.properties.update({str(name): (each, file) for name, each in table.items()})
+            self.required += [each for each in as_list(node.get("required")) if isinstance(each, str)]
             self.closed = self.closed or (not seen and node.get("additionalProperties") is False)
             seen.add(id(node))
-            left += [(branch, file) for branch in branches] if isinstance(branches, list) else []
+            left += [(branch, file) for branch in as_list(node.get("allOf"))]
 
 
 # --- paths ---
@@ -627,9 +591,8 @@ def _own_server(operation: Mapping[str, Any], item: Mapping[str, Any], document:
 
 
 def _server_urls(owner: Mapping[str, Any]) -> list[str]:
-    listed = owner.get("servers")
-    tables = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
-    return [each["url"] for each in tables if isinstance(each.get("url"), str)]
+    urls = [as_object(each).get("url") for each in as_list(owner.get("servers"))]
+    return [url for url in urls if isinstance(url, str)]
 
 
 # --- texts ---

@@ -18,7 +18,6 @@ from toolwire.errors import CatalogError
 from toolwire.openapi.operations import BODY, Body, Field, Operation, Parameter
 from toolwire.openapi.styles import (
     Pairs,
-    Style,
     encode_form,
     to_json_text,
     to_text,
@@ -128,17 +127,14 @@ def _fill(path: str, parameter: Parameter, value: Any) -> str:
     """Replace the placeholder of a path parameter with its value."""
     text = "" if value is None else write_path(parameter.name, value, parameter.style)
     bare = text if parameter.style.kind == "simple" else text[1:]
-    if not bare or _is_blank(value, parameter.style):
+    is_blank = parameter.style.kind != "matrix" and value in ("", [], {}, [""])
+    if not bare or is_blank:
         raise CatalogError(
             f"{parameter.argument} must not be empty: that would change the path; nothing was sent"
         )
     if climbs(to_text(value)) if not isinstance(value, Mapping | list) else climbs(text):
         raise CatalogError(f"{parameter.argument} must not have . or .. as a path segment; nothing was sent")
     return path.replace(f"{{{parameter.name}}}", text)
-
-
-def _is_blank(value: Any, style: Style) -> bool:
-    return style.kind != "matrix" and value in ("", [], {}, [""])
 
 
 def _check_header(parameter: Parameter, text: str) -> str:

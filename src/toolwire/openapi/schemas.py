@@ -17,14 +17,14 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from toolwire._protocol.json_codec import dumps
-from toolwire._support.schema_structure import LISTS, ONE, TABLES
+from toolwire._support.schema_structure import LISTS, ONE, TABLES, iter_subschemas
 from toolwire.catalog.hidden_text import find_hidden
 from toolwire.catalog.schema_repair.bounds import MOST_DEPTH, Unrepairable, check_work
 from toolwire.catalog.schema_repair.nodes import repair_nodes
 from toolwire.catalog.schema_repair.repair import drop_invalid
 from toolwire.catalog.values import tidy
 from toolwire.errors import ToolDefinitionError
-from toolwire.openapi.document import Document, Place, Unusable
+from toolwire.openapi.document import Document, Place, Unusable, as_list, as_object
 from toolwire.tools.schema.json_schema import from_json_schema
 
 Direction = Literal["request", "response"]
@@ -52,26 +52,8 @@ class _Definition:
     schema: Any = None
     uses: frozenset[str] = frozenset()
     problem: str | None = None
-    bare: Any = None
-    """The schema without descriptions; made when first needed."""
-    sizes: dict[bool, int] = field(default_factory=dict)
-    """Its size in bytes: without descriptions (True) and with them (False)."""
-
-
-@dataclass
-class ConvertedSchema:
-    """A converted schema, and the names of the definitions that it uses directly."""
-
-    schema: Any
-    uses: frozenset[str] = frozenset()
-
-
-@dataclass
-class _Walk:
-    """A walk through one schema: the file that it is in, and the definitions that it refers to so far."""
-
-    file: str
-    uses: set[str] = field(default_factory=set)
+    listed: dict[bool, tuple[Any, int]] = field(default_factory=dict)
+    """The schema and its size in bytes, without descriptions (True) and with them (False), once needed."""
 
 
 @dataclass
@@ -84,34 +66,26 @@ class Schemas:
     _places: dict[str, Place] = field(default_factory=dict)
     _definitions: dict[str, _Definition] = field(default_factory=dict)
     _shared: dict[bytes, Any] = field(default_factory=dict)
-    _converted: dict[tuple[str, bytes], ConvertedSchema] = field(default_factory=dict)
+    _converted: dict[tuple[str, bytes], Any] = field(default_factory=dict)
     _good: set[str] = field(default_factory=set)
     _bad: dict[frozenset[str], str] = field(default_factory=dict)
 
     def share(self, schema: Any) -> Any:
         """Return one object for all schemas that are equal, so that they are kept and compiled once."""
-        try:
-            return self._shared.setdefault(dumps(schema), schema)
-        except (TypeError, ValueError) as error:
-            raise Unusable(f"a schema contains a value that is not JSON: {error}") from error
+        return self._shared.setdefault(_encode(schema), schema)
 
-    def convert(self, schema: Any, file: str = "") -> ConvertedSchema:
+    def convert(self, schema: Any, file: str = "") -> Any:
         """Convert a schema of this file. Raises `Unusable` with the reason."""
-        walk = _Walk(file)
-        try:
-            key = (file, dumps(schema))
-        except (TypeError, ValueError) as error:
-            raise Unusable(f"a schema contains a value that is not JSON: {error}") from error
-        if key in self._converted:
-            return self._converted[key]
-        try:
-            made = repair_nodes(self._convert(schema, walk, 0), _ignore)
-        except Unrepairable as reason:
-            raise Unusable(str(reason)) from reason
-        if (found := find_hidden(made)) is not None:
-            raise Unusable(f"a schema has invisible characters, in {found[:60]!a}")
-        self._converted[key] = converted = ConvertedSchema(made, frozenset(walk.uses))
-        return converted
+        key = (file, _encode(schema))
+        if key not in self._converted:
+            try:
+                made = repair_nodes(self._convert(schema, file, 0), _ignore)
+            except Unrepairable as reason:
+                raise Unusable(str(reason)) from reason
+            if (found := find_hidden(made)) is not None:
+                raise Unusable(f"a schema has invisible characters, in {found[:60]!a}")
+            self._converted[key] = made
+        return self._converted[key]
 
     def definitions(self, names: Iterable[str]) -> dict[str, Any]:
         """Return these definitions and all that they refer to, nearest first. `Unusable` if one is bad."""
@@ -167,7 +141,7 @@ class Schemas:
         if complete:
             note = f"over {most:,} bytes: the descriptions in its definitions were left out"
             return {**schema, "$defs": kept}, note
-        needed = self.uses_of([schema["properties"], *kept.values()])
+        needed = self.uses_of(*schema["properties"].values(), *kept.values())
         cut = {name: _outline(self._get(name).schema) for name in sorted(needed - kept.keys())}
         note = f"over {most:,} bytes: only {len(kept)} definitions are listed, the others were cut"
         return {**schema, "$defs": {**kept, **cut}}, note
@@ -177,16 +151,14 @@ class Schemas:
         found: dict[str, Any] = {}
         for name in self._reach(uses):
             definition = self._get(name)
-            if bare and definition.bare is None:
-                definition.bare = _without_texts(definition.schema)
-            listed = definition.bare if bare else definition.schema
-            size = definition.sizes.get(bare)
-            if size is None:
-                size = definition.sizes[bare] = len(dumps(listed)) + len(name) + len('"":,')
+            if bare not in definition.listed:
+                schema = _without_texts(definition.schema) if bare else definition.schema
+                definition.listed[bare] = schema, len(dumps(schema)) + len(name) + len('"":,')
+            schema, size = definition.listed[bare]
             room -= size
             if room < 0:
                 return found, False
-            found[name] = listed
+            found[name] = schema
         return found, True
 
     def all(self) -> dict[str, Any]:
@@ -207,20 +179,19 @@ class Schemas:
         self._converted.clear()
         self._names.clear()
 
-    def uses_of(self, schema: Any) -> frozenset[str]:
-        """Return the names of the definitions that a converted schema refers to directly."""
+    def uses_of(self, *schemas: Any) -> frozenset[str]:
+        """Return the names of the definitions that converted schemas refer to directly."""
         found: set[str] = set()
-        stack = [schema]
+        stack = list(schemas)
         while stack:
             each = stack.pop()
             if isinstance(each, dict):
                 target = each.get("$ref")
                 if isinstance(target, str) and target.startswith("#/$defs/"):
                     found.add(target.removeprefix("#/$defs/"))
-                stack.extend(each.values())
-            elif isinstance(each, list):
-                stack.extend(each)
-        return frozenset(found & self._places.keys())  # other data may look like a reference
+                # Only schemas: a default or an enum may have data that looks like a reference.
+                stack.extend(inner for _, inner in iter_subschemas(each))
+        return frozenset(found & self._places.keys())
 
     def mark_unusable(self, name: str, problem: str) -> None:
         """Record that a definition cannot be used, and why."""
@@ -232,7 +203,7 @@ class Schemas:
             place = self._places[name]
             try:
                 made = self.convert(self.document.get(place), place.file)
-                self._definitions[name] = _Definition(made.schema, made.uses)
+                self._definitions[name] = _Definition(made, self.uses_of(made))
             except Unusable as reason:
                 self._definitions[name] = _Definition(problem=str(reason))
             except Exception as error:  # noqa: BLE001 - a bug of ours in one schema must not affect the others
@@ -251,57 +222,53 @@ class Schemas:
             self._places[name] = place
         return self._names[place]
 
-    def _convert(self, node: Any, walk: _Walk, depth: int, hidden: frozenset[str] = frozenset()) -> Any:
+    def _convert(self, node: Any, file: str, depth: int, hidden: frozenset[str] = frozenset()) -> Any:
         """Convert a schema. `hidden` has properties that another branch of the same `allOf` excludes."""
         if not isinstance(node, Mapping):
             return node
         if depth > MOST_DEPTH:
             raise Unusable(f"a schema is nested more than {MOST_DEPTH} levels deep")
         if isinstance(reference := node.get("$ref", node.get("$dynamicRef")), str):
-            return self._convert_reference(reference, node, walk, depth)
-        hidden |= self._hidden_names(node, walk.file)
+            return self._convert_reference(reference, node, file, depth)
+        hidden |= self._hidden_names(node, file)
         made: dict[str, Any] = {}
         for keyword, value in node.items():
             if keyword in _DROPPED or keyword.startswith("x-"):
                 continue
             if keyword in _CONTAINERS:
-                made[keyword] = self._convert_inner(keyword, value, walk, depth + 1, hidden)
+                made[keyword] = self._convert_inner(keyword, value, file, depth + 1, hidden)
             elif (kept := _keep(keyword, value, hidden)) is not None:
                 made[keyword] = kept[0]
         if "discriminator" in node:
-            self._discriminate(node, made, walk.file)
+            self._discriminate(node, made, file)
         return made
 
-    def _convert_inner(
-        self, keyword: str, value: Any, walk: _Walk, depth: int, hidden: frozenset[str]
-    ) -> Any:
+    def _convert_inner(self, keyword: str, value: Any, file: str, depth: int, hidden: frozenset[str]) -> Any:
         """Convert the schemas that a keyword holds."""
         if keyword in TABLES:
             left_out = hidden if keyword == "properties" else frozenset[str]()
-            pairs = value.items() if isinstance(value, Mapping) else ()
             return {
-                name: self._convert(each, walk, depth)
-                for name, each in pairs
+                name: self._convert(each, file, depth)
+                for name, each in as_object(value).items()
                 if name not in left_out and (keyword != "patternProperties" or is_pattern(name))
             }
         if isinstance(value, list):
             inner = hidden if keyword == "allOf" else frozenset[str]()
-            return [self._convert(each, walk, depth, inner) for each in value]
-        return self._convert(value, walk, depth)
+            return [self._convert(each, file, depth, inner) for each in value]
+        return self._convert(value, file, depth)
 
     def _convert_reference(
-        self, reference: str, node: Mapping[str, Any], walk: _Walk, depth: int
+        self, reference: str, node: Mapping[str, Any], file: str, depth: int
     ) -> dict[str, Any]:
-        place = self.document.locate(reference, walk.file)
+        place = self.document.locate(reference, file)
         self.document.get(place)  # a dangling reference is an error of the schema that contains it
         name = self._name(place, place.pointer.rpartition("/")[2] or "root")
-        walk.uses.add(name)
         made: dict[str, Any] = {"$ref": f"#/$defs/{name}"}
         beside = {key: value for key, value in node.items() if key not in ("$ref", "$dynamicRef")}
         if self.document.version != "3.1":  # the standard ignores siblings; these two are common and intended
             beside = {key: beside[key] for key in ("description", "nullable") if key in beside}
         if beside:
-            made |= self._convert(beside, walk, depth)
+            made |= self._convert(beside, file, depth)
         return made
 
     def _hidden_names(self, node: Mapping[str, Any], file: str) -> frozenset[str]:
@@ -315,11 +282,9 @@ class Schemas:
             if not isinstance(each, Mapping) or id(each) in seen:
                 continue
             seen.add(id(each))
-            table, branches = each.get("properties"), each.get("allOf")
-            if isinstance(table, Mapping):
-                found |= {name for name, inner in table.items() if self._is_flagged(inner, where, flag)}
-            if isinstance(branches, list):
-                left.extend(self._follow(branch, where) for branch in branches)
+            table = as_object(each.get("properties"))
+            found |= {name for name, inner in table.items() if self._is_flagged(inner, where, flag)}
+            left.extend(self._follow(branch, where) for branch in as_list(each.get("allOf")))
         return frozenset(found)
 
     def _is_flagged(self, node: Any, file: str, flag: str) -> bool:
@@ -328,7 +293,7 @@ class Schemas:
         if node.get(flag) is True or "$ref" not in node:
             return node.get(flag) is True
         target, _ = self._follow(node, file)
-        return isinstance(target, Mapping) and target.get(flag) is True
+        return as_object(target).get(flag) is True
 
     def _follow(self, node: Any, file: str) -> tuple[Any, str]:
         try:
@@ -340,13 +305,11 @@ class Schemas:
         """Apply `discriminator`: each variant requires its own value of the discriminating property."""
         given = node["discriminator"]
         name = given.get("propertyName") if isinstance(given, Mapping) else given
-        mapping = given.get("mapping") if isinstance(given, Mapping) else None
         if not isinstance(name, str):
             return
+        mapping = as_object(as_object(given).get("mapping"))
         targets = {
-            key: self._variant(value, file)
-            for key, value in (mapping.items() if isinstance(mapping, Mapping) else ())
-            if isinstance(value, str)
+            key: self._variant(value, file) for key, value in mapping.items() if isinstance(value, str)
         }
         keyword = next((each for each in ("oneOf", "anyOf") if isinstance(node.get(each), list)), None)
         if keyword is None:
@@ -357,7 +320,7 @@ class Schemas:
             return
         branches = []
         for variant, branch in zip(node[keyword], made.pop(keyword), strict=True):
-            reference = variant.get("$ref") if isinstance(variant, Mapping) else None
+            reference = as_object(variant).get("$ref")
             if isinstance(reference, str) and isinstance(branch, dict):
                 place = self._variant(reference, file)
                 values = [key for key, target in targets.items() if target == place]
@@ -393,9 +356,8 @@ def find_invalid(schemas: Schemas, inputs: Mapping[str, dict[str, Any]]) -> dict
         "anyOf": [{"$ref": f"#/$defs/{name}"} for name in schemas.all()] or [{}],
     }
     try:
-        check_work(together)
-        drop_invalid(together)
-    except (Unrepairable, ToolDefinitionError):
+        _compile(together)
+    except Unusable:
         return _find_invalid_singly(schemas, inputs)
     return {}
 
@@ -405,24 +367,32 @@ def _find_invalid_singly(schemas: Schemas, inputs: Mapping[str, dict[str, Any]])
     invalid: dict[str, str] = {}
     for name in schemas.all():
         try:
-            _compile({"type": "object", "properties": {"x": {"$ref": f"#/$defs/{name}"}}}, schemas, {name})
+            table = {"x": {"$ref": f"#/$defs/{name}"}}
+            _compile({"type": "object", "properties": table, "$defs": schemas.definitions({name})})
         except Unusable as reason:
             schemas.mark_unusable(name, str(reason))
     for name, schema in inputs.items():
         try:
-            _compile(schema, schemas, schemas.uses_of(schema))
+            _compile({**schema, "$defs": schemas.definitions(schemas.uses_of(schema))})
         except Unusable as reason:
             invalid[name] = str(reason)
     return invalid
 
 
-def _compile(schema: dict[str, Any], schemas: Schemas, uses: Iterable[str]) -> None:
-    whole = {**schema, "$defs": schemas.definitions(uses)}
+def _compile(schema: dict[str, Any]) -> None:
+    """Drop keywords with invalid values, in place. `Unusable` if the schema does not compile even so."""
     try:
-        check_work(whole)
-        drop_invalid(whole)
+        check_work(schema)
+        drop_invalid(schema, _ignore)
     except (Unrepairable, ToolDefinitionError) as reason:
         raise Unusable(str(reason)) from reason
+
+
+def _encode(schema: Any) -> bytes:
+    try:
+        return dumps(schema)
+    except (TypeError, ValueError) as error:
+        raise Unusable(f"a schema contains a value that is not JSON: {error}") from error
 
 
 def _outline(definition: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from toolwire.catalog.http.requests import OutgoingRequest
 from toolwire.catalog.profile.rules import is_header
 from toolwire.catalog.secrets import read_credentials_file
 from toolwire.errors import CatalogError, UsageError
-from toolwire.openapi.document import Document, Unusable
+from toolwire.openapi.document import Document, Unusable, as_object
 from toolwire.openapi.http import Limits, Response, same_origin
 from toolwire.openapi.operations import Requirement
 
@@ -97,10 +97,9 @@ def read_schemes(document: Document) -> dict[str, Scheme]:
     if document.version == "2.0":
         table = document.data.get("securityDefinitions")
     else:
-        components = document.data.get("components")
-        table = components.get("securitySchemes") if isinstance(components, Mapping) else None
+        table = as_object(document.data.get("components")).get("securitySchemes")
     found = {}
-    for name, given in table.items() if isinstance(table, Mapping) else ():
+    for name, given in as_object(table).items():
         try:
             definition, _ = document.follow(given)
         except Unusable:
@@ -135,8 +134,7 @@ def _read_scheme(name: str, definition: Mapping[str, Any]) -> Scheme:
 
 
 def _token_url(definition: Mapping[str, Any]) -> str:
-    flows = definition.get("flows")
-    flow = flows.get("clientCredentials") if isinstance(flows, Mapping) else None
+    flow = as_object(definition.get("flows")).get("clientCredentials")
     if not isinstance(flow, Mapping):
         flow = definition if definition.get("flow") == "application" else {}  # Swagger 2
     url = flow.get("tokenUrl")
@@ -301,14 +299,9 @@ class Credentials:
             )
         check_value(f"auth[{name!r}]", given)
         self._secrets += [given, quote_plus(given)]  # the second as in a query or a cookie
-        if scheme.kind == "bearer":
-            self._static[name] = RequestCredentials({"Authorization": f"Bearer {given}"})
-        elif scheme.place == "query":
-            self._static[name] = RequestCredentials(query={scheme.key: given})
-        elif scheme.place == "cookie":
-            self._static[name] = RequestCredentials(cookies={scheme.key: given})
-        else:
-            self._static[name] = RequestCredentials({scheme.key: given})
+        place = {"query": "query", "cookie": "cookies"}.get(scheme.place, "headers")
+        sent = f"Bearer {given}" if scheme.kind == "bearer" else given
+        self._static[name] = RequestCredentials(**{place: {scheme.key: sent}})
 
     def _add_login(self, name: str, given: str | tuple[str, str]) -> None:
         user, mark, password = given.partition(":") if isinstance(given, str) else (given[0], ":", given[1])
@@ -324,16 +317,11 @@ class Credentials:
             raise UsageError(f"auth[{name!r}]: the scheme is {scheme.type_name} and takes no OAuth2 client")
         if not client.client_id or not client.client_secret:
             raise UsageError(f"auth[{name!r}] must have client_id and client_secret")
-        url = client.token_url
-        if not url:
-            url = scheme.token_url
-            if not url or base_url is None or not same_origin(url, base_url):
-                reason = (
-                    f"the document's own, {url[:200]}, is not on the origin of the API"
-                    if url
-                    else "the document has none"
-                )
-                raise UsageError(f"auth[{name!r}] needs token_url, the URL of the token endpoint: {reason}")
+        url = client.token_url or scheme.token_url
+        if not client.token_url and (not url or base_url is None or not same_origin(url, base_url)):
+            own = f"the document's own, {url[:200]}, is not on the origin of the API"
+            reason = own if url else "the document has none"
+            raise UsageError(f"auth[{name!r}] needs token_url, the URL of the token endpoint: {reason}")
         self._tokens[name] = token = _Token(client, url)
         self._secrets += [client.client_secret, quote_plus(client.client_secret), token.login]
 
@@ -403,12 +391,12 @@ class _Token:
         request = OutgoingRequest("POST", "", headers, urlencode(fields).encode())
         response = await send(self._url, request, _TOKEN_LIMITS)
         try:
-            body = loads(response.content)
+            body = as_object(loads(response.content))
         except ValueError:
-            body = None
-        token = body.get("access_token") if isinstance(body, dict) else None
+            body = {}
+        token = body.get("access_token")
         if not is_success(response.status) or not isinstance(token, str) or not token:
-            error = body.get("error") if isinstance(body, dict) else None
+            error = body.get("error")
             reason = f": {error[:200]}" if isinstance(error, str) else ""
             raise CatalogError(
                 f"no access token could be fetched (HTTP {response.status}{reason}); nothing was sent"
@@ -419,5 +407,6 @@ class _Token:
             raise CatalogError(str(error)) from None
         add_secret(token)
         lifetime = body.get("expires_in")
-        is_number = isinstance(lifetime, int | float) and not isinstance(lifetime, bool)
-        return token, float(lifetime) if is_number else _DEFAULT_LIFETIME
+        if isinstance(lifetime, bool) or not isinstance(lifetime, int | float):
+            lifetime = _DEFAULT_LIFETIME
+        return token, float(lifetime)

@@ -31,7 +31,7 @@ from toolwire.catalog.secrets import CREDENTIALS
 from toolwire.catalog.tools.definitions import LONGEST, Skipped, Wish, assign, slug
 from toolwire.catalog.values import tidy
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
-from toolwire.openapi.document import MOST_BYTES, Document, have_changed, open_document, read_bytes
+from toolwire.openapi.document import MOST_BYTES, Document, as_object, have_changed, open_document, read_bytes
 from toolwire.openapi.http import (
     SAFE_METHODS,
     Limits,
@@ -136,6 +136,7 @@ class OpenAPI(RefreshedServer):
         self.source = document if isinstance(document, Mapping) else os.fspath(document)
         super().__init__(name or _default_name(self.source), refresh, logger, lifespan=self._live)
         self._url = self.source if isinstance(self.source, str) and _is_url(self.source) else None
+        self._path = Path(self.source) if isinstance(self.source, str) and self._url is None else None
         try:
             self._network = (
                 network if isinstance(network, NetworkSettings) else NetworkSettings(**(network or {}))
@@ -146,8 +147,8 @@ class OpenAPI(RefreshedServer):
         self._given_base = None if given_base is None else self._check_base(given_base)
         if self._url is not None:
             split_url(self._url, self._network, "the URL of the document")
-        elif isinstance(self.source, str) and not Path(self.source).is_file():
-            problem = "is not a file" if Path(self.source).exists() else "does not exist"
+        elif self._path is not None and not self._path.is_file():
+            problem = "is not a file" if self._path.exists() else "does not exist"
             raise UsageError(f"{self.source} {problem}: pass the path or the URL of an OpenAPI document")
         self._allow_servers = allow_servers
         self._server_variables = dict(server_variables or {})
@@ -204,7 +205,7 @@ class OpenAPI(RefreshedServer):
                 f"{self._url} is fetched when a client connects: connect one and await `loaded()`"
             )
         try:
-            self._publish(None if isinstance(self.source, Mapping) else read_bytes(Path(self.source)))
+            self._publish(None if self._path is None else read_bytes(self._path))
         finally:
             self._report_progress("", 0, 0)
         return self.status
@@ -259,10 +260,10 @@ class OpenAPI(RefreshedServer):
 
     async def _read(self) -> bytes | None:
         """Return the bytes of the document; None if it was passed as a mapping."""
-        if isinstance(self.source, Mapping):
-            return None
+        if self._path is not None:
+            return await self._io.run(partial(read_bytes, self._path))
         if self._url is None:
-            return await self._io.run(partial(read_bytes, Path(self.source)))
+            return None
         origin, target = split_url(self._url, self._network, "the URL of the document")
         request = OutgoingRequest("GET", target, {"Accept": "application/json, application/yaml, */*;q=0.5"})
         self._report_progress("fetching", 0, 0)
@@ -339,21 +340,19 @@ class OpenAPI(RefreshedServer):
         return tool, tuple(filter(None, (*operation.notes, cut, note)))
 
     def _open(self, content: bytes | None) -> Document:
-        source = self._url or (str(self.source) if isinstance(self.source, str) else "the document")
+        source = self.source if isinstance(self.source, str) else "the document"
         self._report_progress("reading", 0, 0)
         if content is None:
             try:
                 content = dumps(self.source)
             except (TypeError, ValueError) as error:
                 raise UsageError(f"the document contains a value that is not JSON: {error}") from None
-        path = Path(self.source) if self._url is None and isinstance(self.source, str) else None
-        return open_document(content, source, path=path, external_files=self._external_files)
+        return open_document(content, source, path=self._path, external_files=self._external_files)
 
     def _prepare(self, document: Document) -> tuple[Credentials, str | None, str]:
         """Find the base URL, and the credentials that may go there."""
         base, problem = self._given_base, ""
-        info = document.data.get("info")
-        title = info.get("title") if isinstance(info, Mapping) else None
+        title = as_object(document.data.get("info")).get("title")
         self.title_of_document = " ".join(tidy(title, 80).split()) or self.name
         self.named_server = _first_server(document, self._server_variables)
         if self._url is not None and self.named_server is not None:
@@ -508,8 +507,7 @@ def _is_url(text: str) -> bool:
 def _default_name(source: str | Mapping[str, Any]) -> str:
     """Return the name of a server whose user gave none, from the title or location of its document."""
     if isinstance(source, Mapping):
-        info = source.get("info")
-        title = info.get("title") if isinstance(info, Mapping) else None
+        title = as_object(source.get("info")).get("title")
         words = [slug(title) if isinstance(title, str) else ""]
     elif _is_url(source):
         host = urlsplit(source).hostname or ""
@@ -534,18 +532,14 @@ def _first_server(document: Document, variables: Mapping[str, str]) -> str | Non
         scheme = "https" if "https" in listed or not listed else listed[0]
         return f"{scheme}://{host}{path}"
     servers = data.get("servers")
-    first = servers[0] if isinstance(servers, list) and servers else None
-    url = first.get("url") if isinstance(first, Mapping) else None
-    if not isinstance(first, Mapping) or not isinstance(url, str):
+    first = as_object(servers[0]) if isinstance(servers, list) and servers else {}
+    url, definitions = first.get("url"), as_object(first.get("variables"))
+    if not isinstance(url, str):
         return None
-    table = first.get("variables")
-    definitions = table if isinstance(table, Mapping) else {}
 
     def fill(found: re.Match[str]) -> str:
-        entry = definitions.get(found[1])
-        default = entry.get("default") if isinstance(entry, Mapping) else None
-        choices = entry.get("enum") if isinstance(entry, Mapping) else None
-        value = variables.get(found[1], default)
+        entry = as_object(definitions.get(found[1]))
+        value, choices = variables.get(found[1], entry.get("default")), entry.get("enum")
         if value is None:
             raise UsageError(
                 f"the server URL {url[:200]} has a variable {found[1]!r} without a default: set it in "

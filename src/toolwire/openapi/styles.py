@@ -6,6 +6,7 @@ leaves out undefined values. Values nested deeper than the standard describes ar
 `deepObject`, which continues with brackets: `a[b][0]=x`.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -21,6 +22,7 @@ Pairs = list[tuple[str, str]]
 # Reserved characters without a meaning inside a query value. The others (&, +, #, [ and ]) are encoded even with
 # `allowReserved`, as OpenAPI 3.1.1 requires: they would end the value or the query.
 _RESERVED: Final = ":/?@!$'()*,;="
+_SINGLE_PERCENT: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 _EXACT: Final = 1 << 53
 
 
@@ -60,8 +62,7 @@ def encode_form(text: str) -> str:
 
 def encode_reserved(text: str) -> str:
     """Percent-encode, but keep reserved characters that are harmless in a query, and triples such as %20."""
-    encoded = _percent_encode(quote, text, safe=_RESERVED + "%")
-    return "".join(_keep_triple(piece, at) for at, piece in enumerate(encoded.split("%")))
+    return _SINGLE_PERCENT.sub("%25", _percent_encode(quote, text, safe=_RESERVED + "%"))
 
 
 def write_path(name: str, value: Any, style: Style) -> str:
@@ -135,15 +136,6 @@ def _brackets(name: str, value: Any) -> list[tuple[str, Any]]:
 
 def _present(value: Mapping[str, Any]) -> dict[str, Any]:
     return {key: each for key, each in value.items() if each is not None}
-
-
-def _keep_triple(piece: str, at: int) -> str:
-    """Restore the percent sign before a piece: as it was before two hexadecimal digits, else encoded."""
-    if at == 0:
-        return piece
-    digits = piece[:2]
-    whole = len(digits) == 2 and all(each in "0123456789abcdefABCDEF" for each in digits)  # noqa: PLR2004 - of a byte
-    return f"%{piece}" if whole else f"%25{piece}"
 
 
 def _percent_encode(quoting: Callable[..., str], text: str, safe: str) -> str:

@@ -29,7 +29,6 @@ _HINTS: Final[dict[str, dict[str, bool]]] = {
     "PUT": {"idempotentHint": True},
     "DELETE": {"destructiveHint": True, "idempotentHint": True},
 }
-_KINDS: Final = ("tag", "path", "method", "id")
 _MANY: Final = 150  # a schema with more definitions is compiled in a thread: it takes about 0.1 s
 
 
@@ -65,13 +64,13 @@ class Selection:
 
 def _matches(pattern: str, operation: ListedOperation, name: str) -> bool:
     kind, mark, rest = pattern.partition(":")
-    if mark and kind.lower() in _KINDS:
-        values = {
-            "tag": operation.tags,
-            "path": (operation.path,),
-            "method": (operation.method,),
-            "id": (operation.name,),
-        }[kind.lower()]
+    values = {
+        "tag": operation.tags,
+        "path": (operation.path,),
+        "method": (operation.method,),
+        "id": (operation.name,),
+    }.get(kind.lower() if mark else "")
+    if values is not None:
         return any(_glob(each, rest) for each in values)
     if pattern.startswith("/"):
         return _glob(operation.path, pattern)
@@ -142,15 +141,11 @@ def build_tool(
     output: dict[str, Any] | None = None,
 ) -> Tool[Any]:
     """Build the tool of an operation."""
-
-    async def handler(values: dict[str, Any], context: Context[Any]) -> dict[str, Any]:
-        return await call(values, context)
-
     return Tool(
         name=name,
         description=operation.description,
         input_schema=arguments.json_schema,
-        handler=handler,
+        handler=call,
         annotations=_HINTS.get(operation.method),
         search_hint=make_search_hint(name, *operation.tags, operation.description.partition("\n")[0]),
         tags=operation.tags,
@@ -172,9 +167,8 @@ def make_output(operation: Operation, schemas: Schemas) -> tuple[Parameters, str
     if operation.output:
         try:
             converted = [schemas.convert(schema, file) for schema, file in operation.output]
-            definitions = schemas.definitions({name for each in converted for name in each.uses})
-            different = {id(shared): shared for each in converted for shared in [schemas.share(each.schema)]}
-            variants = list(different.values())
+            definitions = schemas.definitions(schemas.uses_of(*converted))
+            variants = list({id(shared): shared for shared in map(schemas.share, converted)}.values())
             result = variants[0] if len(variants) == 1 else {"anyOf": variants}
             whole = {**made, "properties": {**properties, "result": result}, "$defs": definitions}
             return from_json_schema(whole), ""

@@ -9,6 +9,7 @@ doubles its size with each line can exceed the limits. Needs PyYAML, and uses it
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toolwire.errors import UsageError
@@ -39,8 +40,8 @@ def read_yaml(text: str, *, most_nodes: int, most_depth: int) -> Any:
     builder = _Builder(most_nodes, most_depth)
     handlers: dict[type, Callable[[Any], None]] = {
         yaml.ScalarEvent: builder.scalar,
-        yaml.MappingStartEvent: builder.start_mapping,
-        yaml.SequenceStartEvent: builder.start_sequence,
+        yaml.MappingStartEvent: lambda event: builder.begin({}, event),
+        yaml.SequenceStartEvent: lambda event: builder.begin([], event),
         yaml.MappingEndEvent: builder.end,
         yaml.SequenceEndEvent: builder.end,
         yaml.AliasEvent: builder.alias,
@@ -58,17 +59,16 @@ def read_yaml(text: str, *, most_nodes: int, most_depth: int) -> Any:
     return builder.document
 
 
+@dataclass(slots=True)
 class _Open:
     """A list or mapping that is being read."""
 
-    __slots__ = ("anchor", "key", "merges", "size", "value")
-
-    def __init__(self, value: Any, anchor: str | None) -> None:
-        self.value = value
-        self.anchor = anchor
-        self.key: str | None = None  # in a mapping: the key whose value comes next
-        self.merges: list[Any] = []
-        self.size = 1
+    value: Any
+    anchor: str | None
+    key: str | None = None
+    """In a mapping: the key whose value comes next."""
+    merges: list[Any] = field(default_factory=list)
+    size: int = 1
 
 
 class _Builder:
@@ -97,18 +97,21 @@ class _Builder:
             value = _resolve_plain(value)
         elif event.tag not in _TEXT_TAGS and event.tag != "!":
             raise _error(event, f"the tag {event.tag!r} has no meaning in JSON")
-        parent = self._open[-1] if self._open else None
-        if parent is not None and parent.key is None and isinstance(parent.value, dict):
+        if self._expects_key():
             self._count(event, 1)
-            parent.key = event.value  # a key is always a string
-            return
-        self._put(event, value, 1, event.anchor)
+            self._open[-1].key = event.value  # a key is always a string
+        else:
+            self._put(event, value, 1, event.anchor)
 
-    def start_mapping(self, event: Any) -> None:
-        self._begin(event, {})
-
-    def start_sequence(self, event: Any) -> None:
-        self._begin(event, [])
+    def begin(self, value: Any, event: Any) -> None:
+        if event.tag is not None and event.tag not in _NESTED_TAGS:
+            raise _error(event, f"the tag {event.tag!r} has no meaning in JSON")
+        if len(self._open) >= self._most_depth:
+            raise _error(event, f"it is nested more than {self._most_depth} levels deep")
+        if self._expects_key():
+            raise _error(event, "a key must be a string")
+        self._count(event, 1)
+        self._open.append(_Open(value, event.anchor))
 
     def end(self, event: Any) -> None:
         done = self._open.pop()
@@ -124,15 +127,8 @@ class _Builder:
         value, size = self._anchors[event.anchor]
         self._put(event, value, size, None)
 
-    def _begin(self, event: Any, value: Any) -> None:
-        if event.tag is not None and event.tag not in _NESTED_TAGS:
-            raise _error(event, f"the tag {event.tag!r} has no meaning in JSON")
-        if len(self._open) >= self._most_depth:
-            raise _error(event, f"it is nested more than {self._most_depth} levels deep")
-        if self._open and self._open[-1].key is None and isinstance(self._open[-1].value, dict):
-            raise _error(event, "a key must be a string")
-        self._count(event, 1)
-        self._open.append(_Open(value, event.anchor))
+    def _expects_key(self) -> bool:
+        return bool(self._open) and self._open[-1].key is None and isinstance(self._open[-1].value, dict)
 
     def _put(self, event: Any, value: Any, size: int, anchor: str | None, *, counted: bool = False) -> None:
         if not counted:
