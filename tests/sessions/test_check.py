@@ -1,4 +1,4 @@
-"""What is wrong with files of sessions is found, and named."""
+"""`check_sessions` finds problems in session files and names them."""
 
 import os
 import uuid
@@ -13,14 +13,14 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions and pipe
 
 @pytest.fixture
 def config(tmp_path):
-    """A CLI's folder with one good session."""
+    """Return a CLI's folder with one good session."""
     config = tmp_path / "config"
     save(good(), config)
     return config
 
 
 def good():
-    """A conversation without faults."""
+    """Return a conversation without problems."""
     writer = Writer()
     writer.answer(writer.ask(None, "hello"), "hi", calls=2)
     return writer
@@ -34,22 +34,22 @@ def save(writer, config, key="-work"):
 
 
 def kinds(config, **more):
-    """The kinds of problems."""
+    """Return the kinds of the problems that are found."""
     return [problem.kind for problem in sessions.check_sessions(config_dir=config, **more)]
 
 
 def test_a_good_session_has_no_problem(config):
-    """Nor has one with parallel calls."""
+    """Parallel calls are no problem either."""
     assert kinds(config) == []
 
 
 def test_no_sessions_are_no_problem(tmp_path):
-    """Nothing is there yet."""
+    """A folder that does not exist yet is no problem."""
     assert kinds(tmp_path / "nothing") == []
 
 
 def change(number, **fields):
-    """Change a line of the good session."""
+    """Return a function that changes an entry of the good session."""
 
     def apply(config):
         writer = good()
@@ -60,7 +60,7 @@ def change(number, **fields):
 
 
 def write_bytes(make):
-    """Change the bytes of the good session."""
+    """Return a function that changes the bytes of the good session."""
 
     def apply(config):
         path = save(good(), config)
@@ -70,7 +70,7 @@ def write_bytes(make):
 
 
 def add_file(name, content=b"{}\n", mode=0o600):
-    """Add a file in the CLI's folder."""
+    """Return a function that adds a file to the CLI's folder."""
 
     def apply(config):
         path = config / name
@@ -116,7 +116,7 @@ LINE.ask(None, "x")
     ],
 )
 def test_a_problem_is_found(config, spoil, kind, text):
-    """Each by its kind, with the file and what it means."""
+    """It is reported with its kind, the file, the session, and what it means."""
     spoil(config)
     [problem] = sessions.check_sessions(config_dir=config)
     assert problem.kind == kind
@@ -126,7 +126,7 @@ def test_a_problem_is_found(config, spoil, kind, text):
 
 
 def test_what_is_no_file_is_not_opened(config):
-    """A pipe would never end."""
+    """Reading a pipe would wait forever."""
     folder = config / "projects" / "-work"
     os.mkfifo(folder / f"{uuid.UUID(int=1)}.jsonl")
     (folder / f"{uuid.UUID(int=2)}.jsonl").mkdir()
@@ -136,7 +136,7 @@ def test_what_is_no_file_is_not_opened(config):
 
 
 def test_only_a_directorys_sessions_are_checked_if_it_is_named(config):
-    """What belongs to no directory is then left out."""
+    """Problems of other directories are then not reported."""
     add_file(f"file-history/{OTHER}/x")(config)
     add_file(f"projects/-other/{OTHER}.jsonl", b"bad\n")(config)
     assert kinds(config, directory="/work") == []
@@ -145,7 +145,7 @@ def test_only_a_directorys_sessions_are_checked_if_it_is_named(config):
 
 
 def test_progress_is_reported_in_bytes(config):
-    """Up to the whole."""
+    """The last report has the total."""
     seen = []
     sessions.check_sessions(config_dir=config, on_progress=lambda *step: seen.append(step))
     size = next(config.rglob("*.jsonl")).stat().st_size

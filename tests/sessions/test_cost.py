@@ -1,5 +1,6 @@
-"""What sessions have cost: the CLI's own total, or tokens counted once for each response; never more than once."""
+"""The cost of sessions: the CLI's own total, or else the tokens of each response; nothing is counted twice."""
 
+import errno
 import json
 from datetime import UTC, datetime
 
@@ -7,6 +8,7 @@ import pytest
 
 from shared.transcripts import SESSION, Writer, call, harbour, text
 from toolwire import InMemorySessionStore, SessionStoreError, sessions
+from toolwire.sessions import recorded
 from toolwire.sessions.cost import UNKNOWN, TokenUsage
 
 pytestmark = pytest.mark.anyio
@@ -15,7 +17,7 @@ OTHER = "7f1c2d3e-0000-4000-8000-000000000002"
 
 
 def note_total(writer, dollars, **models):
-    """The line that the CLI writes when it ends."""
+    """Add the entry that the CLI writes when it exits."""
     usage = {
         name: {"inputTokens": tokens, "outputTokens": 0, "costUSD": cost}
         for name, (tokens, cost) in models.items()
@@ -24,12 +26,12 @@ def note_total(writer, dollars, **models):
 
 
 def on_day(writer, day):
-    """Let the last line be of this day."""
+    """Give the last entry a time on this day."""
     writer.lines[-1]["timestamp"] = f"2026-03-{day:02}T12:00:00.000Z"
 
 
 def test_the_last_total_of_the_cli_counts(tmp_path):
-    """It is over all resumes; what the responses say is not added to it."""
+    """It covers all resumes of the session, so the usage of responses is not added to it."""
     writer = Writer()
     [at] = writer.respond(writer.ask(None, "one"), text("1"), usage=USAGE)
     note_total(writer, 0.25, opus=(1000, 0.25))
@@ -46,7 +48,7 @@ def test_the_last_total_of_the_cli_counts(tmp_path):
 
 
 def test_without_a_total_each_response_counts_once(tmp_path):
-    """Every line of a response repeats its usage. Subagents count too; dollars are unknown."""
+    """Each entry of a response repeats its usage. Subagents count too; the cost in dollars is unknown."""
     harbour(tmp_path)
     cost = sessions.session_cost(SESSION, config_dir=tmp_path)
     assert cost.cost_usd is None
@@ -58,7 +60,7 @@ def test_without_a_total_each_response_counts_once(tmp_path):
 
 
 def test_what_came_after_the_last_total_is_said_to_be_missing(tmp_path):
-    """A CLI that was killed after a resume: its tokens are counted, and the dollars are marked as too few."""
+    """As after a killed CLI: its tokens are counted, and the dollars are marked as an estimate."""
     writer = Writer()
     [at] = writer.respond(writer.ask(None, "one"), text("1"), usage=USAGE)
     note_total(writer, 0.25, opus=(1000, 0.25))
@@ -70,7 +72,7 @@ def test_what_came_after_the_last_total_is_said_to_be_missing(tmp_path):
 
 
 def test_dollars_are_shared_out_by_the_days_of_the_responses(tmp_path):
-    """A session that was open for days does not count for the last one alone. Nothing is lost by rounding."""
+    """A session that was open for days does not count for the last day only, and rounding loses nothing."""
     writer = Writer()
     [at] = writer.respond(None, text("1"), usage={"input_tokens": 100})
     on_day(writer, 1)
@@ -93,7 +95,7 @@ def test_dollars_are_shared_out_by_the_days_of_the_responses(tmp_path):
 
 
 def test_a_total_that_falls_begins_anew(tmp_path):
-    """The parts still add up to the last total."""
+    """The parts still add up to the CLI's last total."""
     writer = Writer()
     [at] = writer.respond(None, text("1"), usage=USAGE)
     note_total(writer, 3.0, opus=(1, 3.0))
@@ -105,7 +107,7 @@ def test_a_total_that_falls_begins_anew(tmp_path):
 
 
 def make_cli_fork(source, session):
-    """A fork as the CLI makes it: the same uuids, without the total, which its own total begins with."""
+    """Return a fork as the CLI makes it: the same uuids, without the total, which its own total will include."""
     writer = Writer(session)
     kept = [line for line in source.lines if "uuid" in line]
     writer.lines = [{**line, "sessionId": session} for line in kept]
@@ -114,7 +116,7 @@ def make_cli_fork(source, session):
 
 
 def test_a_fork_by_the_cli_does_not_count_its_source_again(tmp_path):
-    """The CLI's total of the fork has the source's cost in it: the sum of a report must not have it twice."""
+    """The CLI's total of a fork includes its source's cost, which the sum of a report must not contain twice."""
     source = Writer()
     [at] = source.respond(source.ask(None, "one"), text("1"), usage=USAGE)
     fork, last = make_cli_fork(source, OTHER)
@@ -133,7 +135,7 @@ def test_a_fork_by_the_cli_does_not_count_its_source_again(tmp_path):
 
 
 def test_a_fork_of_ours_costs_nothing_by_itself(tmp_path):
-    """What it copied was paid in its source."""
+    """The entries that a fork of `fork_session` copied were paid for in its source."""
     harbour(tmp_path)
     copy = sessions.fork_session(SESSION, config_dir=tmp_path)
     assert sessions.session_cost(copy.session_id, config_dir=tmp_path).usage == TokenUsage()
@@ -142,7 +144,7 @@ def test_a_fork_of_ours_costs_nothing_by_itself(tmp_path):
 
 
 def test_groups(tmp_path):
-    """By session, project, model, tag: the dearest first."""
+    """A report is grouped by tag, model or project, with the most expensive group first."""
     for number, (dollars, tag, model) in enumerate(
         [(1.0, "a", "opus"), (3.0, "b", "opus"), (2.5, "a", "haiku")]
     ):
@@ -172,7 +174,7 @@ def test_groups(tmp_path):
     ids=lambda value: str(value)[:8],
 )
 def test_a_total_that_is_none_is_not_believed(tmp_path, total):
-    """Tokens then come from the responses."""
+    """The tokens are then those of the responses."""
     writer = Writer()
     writer.respond(writer.ask(None, "hi"), text("x"), usage=USAGE)
     writer.note(type="cost-state", totalCostUSD=total, modelUsage=[])
@@ -193,7 +195,7 @@ def test_a_total_that_is_none_is_not_believed(tmp_path, total):
     ids=range(5),
 )
 def test_usage_of_any_shape_is_read(tmp_path, usage):
-    """Numbers that are none count for nothing."""
+    """Values that are not counts are ignored."""
     writer = Writer()
     writer.respond(writer.ask(None, "hi"), text("x"), usage=usage, model=["m"])
     writer.respond(None, text("y"), usage=USAGE, model=None)
@@ -217,7 +219,7 @@ def test_a_time_outside_of_the_calendar_is_an_unknown_day(tmp_path, when):
 
 
 def test_dollars_of_no_model_are_not_lost(tmp_path):
-    """The total counts, though it has no models, or their sum is less."""
+    """Dollars that no model accounts for are listed under an unknown model, so that the sum is the total."""
     writer = Writer()
     writer.respond(writer.ask(None, "hi"), text("x"), usage=USAGE)
     note_total(writer, 2.0, opus=(1, 0.5))
@@ -228,7 +230,7 @@ def test_dollars_of_no_model_are_not_lost(tmp_path):
 
 
 async def test_a_store_has_the_same_costs(tmp_path):
-    """For one session, and in a report."""
+    """This holds for one session and for a report."""
     harbour(tmp_path)
     store = InMemorySessionStore()
     await sessions.import_session_to_store(SESSION, store, config_dir=tmp_path)
@@ -240,7 +242,7 @@ async def test_a_store_has_the_same_costs(tmp_path):
 
 
 async def test_a_session_that_a_store_cannot_load_is_named(tmp_path):
-    """The others are in the report all the same."""
+    """It is in `unreadable`, and the others are in the report."""
 
     class Damaged(InMemorySessionStore):
         async def load(self, key):
@@ -258,17 +260,25 @@ async def test_a_session_that_a_store_cannot_load_is_named(tmp_path):
     assert ([each.session_id for each in report.sessions], report.unreadable) == ([SESSION], [OTHER])
 
 
-def test_a_session_that_cannot_be_read_is_named(tmp_path):
-    """The report has the others, and says what it lacks."""
+def test_a_session_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    """The other sessions are still in the report."""
     path = harbour(tmp_path)
-    other = path.with_name(f"{OTHER}.jsonl")
-    other.symlink_to("/proc/self/mem")
+    path.with_name(f"{OTHER}.jsonl").write_bytes(path.read_bytes())
+    opened = recorded.open_file
+
+    def open_file(file):
+        if file.session_id == OTHER:
+            raise OSError(errno.EIO, "Input/output error")
+        return opened(file)
+
+    monkeypatch.setattr(recorded, "open_file", open_file)
     report = sessions.cost_report(config_dir=tmp_path)
     assert [each.session_id for each in report.sessions] == [SESSION]
+    assert report.unreadable == [OTHER]
 
 
 def test_costs_can_be_compared_and_written(tmp_path):
-    """The parts are plain values."""
+    """The parts can be written as JSON; a session that does not exist and an invalid id are errors."""
     harbour(tmp_path)
     cost = sessions.session_cost(SESSION, config_dir=tmp_path)
     assert json.dumps([vars(each.usage) for each in cost.parts])

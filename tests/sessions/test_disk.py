@@ -1,4 +1,4 @@
-"""History on disk: what the official readers get wrong, read right, and nothing of the user's lost."""
+"""Sessions on disk: what the official readers get wrong is read correctly, and no data of the user is lost."""
 
 import json
 import os
@@ -20,26 +20,26 @@ from toolwire.sessions import aio
 
 @pytest.fixture
 def config(tmp_path):
-    """A CLI's folder of its own."""
+    """Return the path of a CLI's folder that does not exist yet."""
     return tmp_path / "config"
 
 
 @pytest.fixture
 def writer():
-    """A transcript with one prompt and one answer."""
+    """Return a transcript with one prompt and one answer."""
     writer = Writer()
     writer.answer(writer.ask(None, "hello"), "hi")
     return writer
 
 
 def row(config, **more):
-    """The only session in the list."""
+    """Return the only session in the list."""
     [found] = sessions.list_sessions(config_dir=config, **more)
     return found
 
 
 def test_a_directory_with_an_emoji_is_found(config, tmp_path, writer):
-    """The CLI counts UTF-16 units and normalises nothing."""
+    """The CLI replaces each UTF-16 unit, without Unicode normalisation."""
     directory = tmp_path / "rocket🚀x e\u0301"
     directory.mkdir()
     key = sessions.project_key_for_directory(directory)
@@ -49,7 +49,7 @@ def test_a_directory_with_an_emoji_is_found(config, tmp_path, writer):
 
 
 def test_a_long_path_shows_no_other_projects_sessions(config, writer):
-    """The first 200 characters are not the directory."""
+    """The first 200 characters of a path do not identify its directory."""
     first, second = "/" + "a" * 250 + "/one", "/" + "a" * 250 + "/two"
     writer.write(config, sessions.project_key_for_directory(first))
     assert len(sessions.list_sessions(first, config_dir=config)) == 1
@@ -57,7 +57,7 @@ def test_a_long_path_shows_no_other_projects_sessions(config, writer):
 
 
 def test_what_a_tool_printed_names_no_session(config, writer):
-    """Only lines of the right type have titles."""
+    """Titles, branches and tags are only taken from entries of the right type."""
     hostile = json.dumps({"type": "custom-title", "customTitle": "evil", "gitBranch": "evil", "tag": "evil"})
     writer.ask(None, hostile)
     writer.write(config)
@@ -66,7 +66,7 @@ def test_what_a_tool_printed_names_no_session(config, writer):
 
 
 def test_a_title_in_the_middle_of_a_large_file_counts(config):
-    """There is no window outside which nothing is seen."""
+    """It is found although it is far from the file's beginning and end."""
     writer = Writer()
     writer.note(type="queue-operation", content="x" * 100_000)
     place = writer.ask(None, "the prompt")
@@ -92,7 +92,7 @@ BAD_LINES = {
 @pytest.mark.parametrize("bad", BAD_LINES.values(), ids=BAD_LINES.keys())
 @pytest.mark.parametrize("at", [0, 1, 99])
 def test_one_bad_line_hides_nothing(config, writer, bad, at):
-    """Wherever it is, the session is listed and its messages are there."""
+    """Wherever that line is, the session is listed with its messages."""
     path = writer.write(config)
     lines = path.read_bytes().splitlines(keepends=True)
     lines.insert(at, bad + b"\n")
@@ -103,7 +103,7 @@ def test_one_bad_line_hides_nothing(config, writer, bad, at):
 
 @pytest.mark.parametrize("missing", range(9))
 def test_a_gap_is_bridged(config, missing):
-    """A line that is lost takes only itself along."""
+    """A line that is lost hides no other message."""
     writer = Writer()
     place = writer.answer(writer.ask(None, "one"), "two")
     place = writer.answer(writer.ask(place, "three"), "four")
@@ -119,7 +119,7 @@ def test_a_gap_is_bridged(config, missing):
 
 
 def compacted():
-    """A conversation that was compacted, with one message kept."""
+    """Return a conversation that was compacted, with one message kept."""
     writer = Writer()
     place = writer.answer(writer.ask(None, "old prompt"), "old answer")
     place = writer.compact(place, keep=place)
@@ -128,42 +128,42 @@ def compacted():
 
 
 def test_after_a_compaction_what_was_kept_is_shown(config):
-    """The summary, what stays in the context, and what came after."""
+    """The messages are the summary, those that stay in the context, and those after it."""
     compacted().write(config)
     shown = texts(sessions.get_session_messages(SESSION, config_dir=config))
     assert shown == ["the summary", "old answer", "new prompt", "new answer"]
 
 
 def test_the_whole_history_goes_back_before_a_compaction(config):
-    """Each message once, in its place."""
+    """Each message is in its place, once."""
     compacted().write(config)
     shown = texts(sessions.get_session_messages(SESSION, config_dir=config, whole_history=True))
     assert shown == ["old prompt", "old answer", "the summary", "new prompt", "new answer"]
 
 
 def test_lines_that_name_each_other_come_to_an_end(config, writer):
-    """A circle is cut, whoever made it."""
+    """A cycle of parents is cut."""
     writer.lines[0]["parentUuid"] = writer.lines[-1]["uuid"]
     writer.write(config)
     assert len(sessions.get_session_messages(SESSION, config_dir=config)) <= len(writer.lines)
 
 
 def test_only_the_files_of_a_page_are_read(config):
-    """The order comes from the file system, so that a page costs a page."""
+    """The order comes from the file system, so that a page costs no more than its own files."""
     for number in range(5):
         writer = Writer(str(uuid.UUID(int=number)))
         writer.ask(None, f"prompt {number}")
         os.utime(writer.write(config), (1000 + number, 1000 + number))
     unread = config / "projects" / "-work" / f"{uuid.UUID(int=0)}.jsonl"
     unread.unlink()
-    os.mkfifo(unread)  # whoever opens it waits
+    os.mkfifo(unread)  # opening it would wait
     os.utime(unread, (1000, 1000))
     page = sessions.list_sessions(limit=2, offset=1, config_dir=config)
     assert [each.first_prompt for each in page] == ["prompt 3", "prompt 2"]
 
 
 def test_a_page_is_filled_up_behind_sessions_that_are_not_shown(config):
-    """A subagent's transcript and one without a prompt take no place."""
+    """Sessions without a prompt are not listed, and do not count for the page."""
     for number in range(6):
         writer = Writer(str(uuid.UUID(int=number)))
         if number % 2:
@@ -184,7 +184,7 @@ def test_an_unreadable_file_is_named_and_hides_no_other(config, writer, caplog):
 
 
 def test_deleting_leaves_no_trace(config, writer):
-    """Copies of the user's files go too; other sessions stay."""
+    """Copies of the user's files are deleted too; other sessions stay."""
     path = writer.write(config)
     traces = [
         path.with_suffix("") / "subagents",
@@ -201,7 +201,7 @@ def test_deleting_leaves_no_trace(config, writer):
 
 
 def test_deleting_follows_no_link(config, writer, tmp_path):
-    """A link is removed, not what it leads to."""
+    """A link is removed, but not its target."""
     path = writer.write(config)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -214,7 +214,7 @@ def test_deleting_follows_no_link(config, writer, tmp_path):
 
 @pytest.mark.process
 def test_a_running_session_is_not_deleted(config, writer):
-    """Its CLI would write the file anew, without its beginning."""
+    """Its CLI would create the file again, without its beginning."""
     path = writer.write(config)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         (config / "sessions").mkdir()
@@ -229,7 +229,7 @@ def test_a_running_session_is_not_deleted(config, writer):
 
 @pytest.mark.process
 def test_a_session_that_ended_is_deleted_though_a_note_stayed(config, writer):
-    """A killed CLI leaves its note behind."""
+    """A CLI that was killed leaves a file that names the session as running."""
     path = writer.write(config)
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -240,7 +240,7 @@ def test_a_session_that_ended_is_deleted_though_a_note_stayed(config, writer):
 
 
 def test_a_title_after_a_torn_line_is_a_line_of_its_own(config, writer):
-    """What a killed CLI left half written swallows nothing."""
+    """A line that a killed CLI left incomplete does not swallow the title."""
     path = writer.write(config)
     with path.open("ab") as file:
         file.write(b'{"type":"user","uu')
@@ -249,7 +249,7 @@ def test_a_title_after_a_torn_line_is_a_line_of_its_own(config, writer):
 
 
 def add_subagent(path, name, call):
-    """A subagent's transcript with its note."""
+    """Write a subagent's transcript with its metadata."""
     folder = path.with_suffix("") / "subagents"
     folder.mkdir(parents=True, exist_ok=True)
     writer = Writer()
@@ -263,7 +263,7 @@ def add_subagent(path, name, call):
 
 
 def test_a_subagents_messages_are_read_with_its_parallel_calls(config, writer):
-    """And with the call that started it."""
+    """Each message also names the call that started the subagent."""
     add_subagent(writer.write(config), "a1", "toolu_1")
     assert sessions.list_subagents(SESSION, config_dir=config) == ["a1"]
     messages = sessions.get_subagent_messages(SESSION, "a1", config_dir=config)
@@ -273,7 +273,7 @@ def test_a_subagents_messages_are_read_with_its_parallel_calls(config, writer):
 
 
 def test_a_fork_has_the_subagents_of_its_part(config):
-    """Those of calls behind the cut stay behind."""
+    """Subagents of calls after the fork point are left out."""
     writer = Writer()
     place = writer.answer(writer.ask(None, "one"), "two", calls=1)
     first_call = writer.lines[-1]["message"]["content"][0]["tool_use_id"]
@@ -293,7 +293,7 @@ def test_a_fork_has_the_subagents_of_its_part(config):
 
 
 def test_a_fork_that_fails_leaves_nothing(config, writer):
-    """Neither a stump nor a changed original."""
+    """No partial file is left, and the original is unchanged."""
     path = writer.write(config)
     before = path.read_bytes()
     with pytest.raises(ValueError, match="not found"):
@@ -304,7 +304,7 @@ def test_a_fork_that_fails_leaves_nothing(config, writer):
 
 @pytest.mark.anyio
 async def test_the_functions_can_be_awaited(config, writer):
-    """The same answers, without blocking the event loop."""
+    """They return the same results, without blocking the event loop."""
     writer.write(config)
     assert await aio.list_sessions(config_dir=config) == sessions.list_sessions(config_dir=config)
     streamed = [each async for each in aio.iter_session_messages(SESSION, config_dir=config)]
@@ -320,7 +320,7 @@ async def test_the_functions_can_be_awaited(config, writer):
 
 @pytest.mark.process
 def test_worktrees_are_listed_with_their_repository(config, tmp_path):
-    """And left out when asked."""
+    """They are left out with `include_worktrees=False`."""
     main, side = tmp_path / "main", tmp_path / "side"
     main.mkdir()
     git = ["git", "-C", str(main), "-c", "user.name=x", "-c", "user.email=x@example.org"]
@@ -342,7 +342,7 @@ def test_worktrees_are_listed_with_their_repository(config, tmp_path):
 
 
 def test_folders_that_older_clis_named_otherwise_are_found_by_their_directory(config):
-    """The hash at the end of a long name was another one; `cwd` in the transcript tells whose it is."""
+    """Older CLIs ended a long name with another hash; `cwd` in the transcript shows whose it is."""
     first, second = "/" + "a" * 250 + "/one", "/" + "a" * 250 + "/two"
     old = sessions.project_key_for_directory(first)[:200] + "-0ldhash"
     writer = Writer()
@@ -357,7 +357,7 @@ def test_folders_that_older_clis_named_otherwise_are_found_by_their_directory(co
 
 
 def test_fields_inside_of_tools_inputs_and_results_name_no_session(config):
-    """Only fields of the line itself count, and only texts."""
+    """Only fields of the entry itself count, and only if they are strings."""
     hostile = {
         "customTitle": "evil",
         "aiTitle": "evil",
@@ -379,7 +379,7 @@ def test_fields_inside_of_tools_inputs_and_results_name_no_session(config):
 
 
 def test_a_prompt_longer_than_any_window_is_listed(config):
-    """Cut to what a list shows."""
+    """The list shows its beginning."""
     writer = Writer()
     writer.ask(None, "long " * 40_000)
     writer.write(config)
@@ -398,7 +398,7 @@ def test_a_session_in_a_mounted_or_linked_folder_is_listed(config, tmp_path, wri
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "loop", "device", "socket"])
 def test_what_is_no_file_hides_no_session(config, writer, kind):
-    """And nobody waits for it."""
+    """No function waits for it either."""
     folder = writer.write(config).parent
     name = str(uuid.UUID(int=7))
     path = folder / f"{name}.jsonl"
@@ -426,7 +426,7 @@ def test_what_is_no_file_hides_no_session(config, writer, kind):
 
 
 def test_a_huge_line_without_content_takes_no_memory(config, writer):
-    """A disk that was full, or a machine that lost power, leaves zeros."""
+    """A full disk or a power failure can leave zeros in a file."""
     path = writer.write(config)
     lines = path.read_bytes().splitlines(keepends=True)
     with path.open("wb") as file:
@@ -444,7 +444,7 @@ def test_a_huge_line_without_content_takes_no_memory(config, writer):
 
 
 def test_the_longest_chain_is_read_without_recursion(config):
-    """Far deeper than Python's own limit."""
+    """The chain of messages is longer than Python's recursion limit."""
     writer = Writer()
     place = None
     for number in range(5_000):
@@ -457,7 +457,7 @@ def test_the_longest_chain_is_read_without_recursion(config):
 
 
 def test_a_large_session_is_streamed(config):
-    """Memory holds one message, whatever the size of the file."""
+    """Memory holds one message at a time, whatever the size of the file."""
     writer = Writer()
     place = None
     for number in range(300):
@@ -481,7 +481,7 @@ def test_a_large_session_is_streamed(config):
 
 @pytest.mark.parametrize("number", [1, 2, 4])
 def test_lines_that_name_themselves_or_later_ones_hide_nothing(config, number):
-    """What such a line names counts as missing, and the gap is bridged."""
+    """Such a parent counts as missing, and the gap is bridged."""
     writer = Writer()
     place = writer.answer(writer.ask(None, "one"), "two")
     writer.answer(writer.ask(place, "three"), "four")
@@ -493,14 +493,14 @@ def test_lines_that_name_themselves_or_later_ones_hide_nothing(config, number):
 
 
 def test_entries_that_are_there_twice_are_shown_once(config, writer):
-    """A file that was joined from two copies."""
+    """A file may have been joined from two copies."""
     path = writer.write(config)
     path.write_bytes(path.read_bytes() * 2)
     assert texts(sessions.get_session_messages(SESSION, config_dir=config)) == ["hello", "hi"]
 
 
 def test_all_copies_of_a_session_are_deleted(config, writer):
-    """Otherwise an older one would be listed in its place."""
+    """Otherwise an older copy would be listed in its place."""
     writer.write(config)
     writer.write(config, "-other")
     sessions.delete_session(SESSION, config_dir=config)
@@ -508,7 +508,7 @@ def test_all_copies_of_a_session_are_deleted(config, writer):
 
 
 def test_only_the_named_directorys_copy_is_deleted(config, writer):
-    """The other one belongs to somebody else's project."""
+    """Another directory's copy belongs to another project."""
     writer.write(config)
     writer.write(config, "-other")
     sessions.delete_session(SESSION, "/other", config_dir=config)
@@ -516,7 +516,7 @@ def test_only_the_named_directorys_copy_is_deleted(config, writer):
 
 
 def test_a_process_id_that_was_given_to_another_process_does_not_count(config, writer):
-    """The CLI notes when it was started."""
+    """The CLI records the start time of its process, which must match."""
     path = writer.write(config)
     (config / "sessions").mkdir()
     note = config / "sessions" / f"{os.getpid()}.json"
@@ -531,7 +531,7 @@ def test_a_process_id_that_was_given_to_another_process_does_not_count(config, w
 
 
 def test_folders_without_end_are_walked(config, writer):
-    """Deeper than Python's own limit."""
+    """The folders are deeper than Python's recursion limit, and a link leads back to the first."""
     folder = writer.write(config).with_suffix("") / "subagents"
     folder.mkdir(parents=True)
     made = [folder]
@@ -543,14 +543,14 @@ def test_folders_without_end_are_walked(config, writer):
         (folder / "agent-a1.jsonl").write_text("{}\n")
         (folder / "loop").symlink_to(folder)
         assert sessions.list_subagents(SESSION, config_dir=config) == ["a1", "deep"]
-    finally:  # what cleans up after the tests cannot go so deep
+    finally:  # pytest's own clean-up cannot remove such deep folders
         (made[-1] / "agent-deep.jsonl").unlink()
         for each in reversed(made[1:]):
             each.rmdir()
 
 
 def test_a_session_is_read_while_it_is_written(config):
-    """Each look shows whole messages only, and never fewer than the one before."""
+    """At each length of the file, only complete messages are shown, and never fewer than before."""
     writer = Writer()
     place = None
     for number in range(10):
@@ -621,7 +621,7 @@ ENTRIES = st.fixed_dictionaries(
 @given(lines=st.lists(ENTRIES | VALUES, min_size=1, max_size=8), cut=st.integers(0, 40))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_in_a_file_is_no_error(config, lines, cut):
-    """Any JSON in any field, and a last line that is torn anywhere."""
+    """Files have any JSON in any field, and are cut anywhere: every function works; only a fork may be refused."""
     folder = config / "projects" / "-work"
     (folder / SESSION / "subagents").mkdir(parents=True, exist_ok=True)
     raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)

@@ -1,4 +1,4 @@
-"""What single entries of a transcript mean: titles, prompts, times, tags."""
+"""The meaning of single transcript entries: titles, prompts, times, tags."""
 
 import json
 
@@ -13,12 +13,12 @@ KEY = {"project_key": "p", "session_id": "11111111-1111-1111-1111-111111111111"}
 
 
 def say(content, **more):
-    """A line of a user's message."""
+    """Return an entry with a user's message."""
     return {"type": "user", "message": {"role": "user", "content": content}, **more}
 
 
 def fold(*given_entries, prev=None):
-    """The summary's data after these entries."""
+    """Return the data of the summary after these entries."""
     return entries.fold_session_summary(prev, KEY, list(given_entries))["data"]
 
 
@@ -83,7 +83,7 @@ ENTRIES = st.lists(
 
 @given(ENTRIES, ENTRIES)
 def test_a_summary_is_the_official_one(first, second):
-    """Sidecars that users have stored go on being read, and are the same from now on."""
+    """So summaries that users have stored stay readable, and new ones are the same."""
     ours = theirs = None
     for batch in (first, second):
         ours = entries.fold_session_summary(ours, KEY, batch)
@@ -92,7 +92,7 @@ def test_a_summary_is_the_official_one(first, second):
 
 
 def test_a_summary_is_not_changed_by_the_next_one():
-    """The one that was handed in stays as it is, with the store's time."""
+    """The summary that was passed in is not modified, and its mtime is kept."""
     first = {"session_id": "s", "mtime": 7, "data": {"tag": "blue"}}
     second = entries.fold_session_summary(first, KEY, [{"type": "tag", "tag": ""}])
     assert (first["data"], second) == (
@@ -102,7 +102,7 @@ def test_a_summary_is_not_changed_by_the_next_one():
 
 
 def test_only_top_level_fields_of_the_right_type_count():
-    """What a tool printed, or a number in place of a title, names no session."""
+    """A title or branch in the output of a tool is ignored, and so is a number in place of a title."""
     hostile = json.dumps({"customTitle": "evil", "gitBranch": "evil", "summary": "evil"})
     assert fold(
         say([{"type": "tool_result", "content": hostile}]), {"type": "custom-title", "customTitle": 5}
@@ -113,7 +113,7 @@ def test_only_top_level_fields_of_the_right_type_count():
     "line", [b"", b"{", b"[1]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"a": 1}garbage']
 )
 def test_a_bad_line_is_none(line):
-    """A line that cannot be read is skipped, whatever is wrong with it."""
+    """`read_line` returns None for a line that cannot be read, so that it is skipped."""
     assert entries.read_line(line) is None
 
 
@@ -126,7 +126,7 @@ def test_a_bad_line_is_none(line):
     ],
 )
 def test_entries_are_kept_exactly(entry):
-    """Lone surrogates, NUL and integers over 64 bits come back as they were, on one line."""
+    """Lone surrogates, NUL and integers over 64 bits come back unchanged, and an entry is one line."""
     line = entries.write_line(entry)
     assert (line.count(b"\n"), line.endswith(b"\n")) == (1, True)
     assert entries.read_line(line) == entry
@@ -137,7 +137,7 @@ def test_entries_are_kept_exactly(entry):
     "value", ["", "x", None, 5, "11111111-1111-1111-1111-111111111111\n", "../../etc/passwd"]
 )
 def test_an_id_must_be_a_uuid(value):
-    """Nothing else becomes part of a path."""
+    """No other value may become part of a path."""
     with pytest.raises(ValueError, match="Invalid session_id"):
         entries.check_session_id(value)
 
@@ -146,12 +146,12 @@ def test_an_id_must_be_a_uuid(value):
     ("tag", "cleaned"), [(" a ", "a"), ("a\u200bb", "ab"), ("ﬁ", "fi"), ("\ue000x", "x")]
 )
 def test_a_tag_is_cleaned(tag, cleaned):
-    """Characters that nobody sees are left out."""
+    """Invisible characters are removed, and the rest is normalised."""
     assert entries.clean_tag(tag) == cleaned
 
 
 @pytest.mark.parametrize("tag", ["", "  ", "\u200b", "\u200b \u200b"])
 def test_a_tag_of_nothing_is_refused(tag):
-    """A tag that nobody can see is no tag."""
+    """A tag that nobody can see would be useless."""
     with pytest.raises(ValueError, match="tag must be non-empty"):
         entries.clean_tag(tag)

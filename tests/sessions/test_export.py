@@ -1,4 +1,4 @@
-"""Exports: exact lines that resume elsewhere, formats by name, whole files or none."""
+"""Exports: exact JSONL that can be resumed elsewhere, formats chosen by file name, and no partial files."""
 
 import json
 import stat
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 def test_jsonl_is_the_transcript_byte_for_byte(tmp_path):
-    """Bytes that are no text and lines that are no JSON included."""
+    """This includes bytes that are not UTF-8 and lines that are not JSON."""
     path = harbour(tmp_path)
     with path.open("ab") as file:
         file.write(b'{"type":"user","x":"\xff\xfe"}\nnot json\n\n')
@@ -25,7 +25,7 @@ def test_jsonl_is_the_transcript_byte_for_byte(tmp_path):
     ("last", "kept"), [(b'{"type":"us', b""), (b'{"type":"tag"}', b'{"type":"tag"}\n'), (b"", b"")]
 )
 def test_a_line_that_is_being_written_is_left_out(tmp_path, last, kept):
-    """The CLI may be at it; a whole last line without its line break is whole."""
+    """The CLI may be writing it; a complete last line that only lacks its line break is included."""
     path = harbour(tmp_path)
     before = path.read_bytes()
     path.write_bytes(before + last)
@@ -34,7 +34,7 @@ def test_a_line_that_is_being_written_is_left_out(tmp_path, last, kept):
 
 
 def test_a_folder_gets_everything_that_resumes(tmp_path):
-    """The transcript, its subagents with their notes, and large results, as the CLI keeps them."""
+    """It gets the transcript, its subagents with their metadata, and large results, in the CLI's own layout."""
     path = harbour(tmp_path)
     results = path.with_suffix("") / "tool-results"
     results.mkdir()
@@ -62,7 +62,7 @@ def test_a_folder_gets_everything_that_resumes(tmp_path):
 
 
 async def test_a_store_exports_the_same(tmp_path):
-    """Each format of a session in a store, and the folder with its subagents."""
+    """Each format is the same for a session in a store, and so is the folder with its subagents."""
     path = harbour(tmp_path)
     store = InMemorySessionStore()
     await sessions.import_session_to_store(SESSION, store, config_dir=tmp_path)
@@ -76,7 +76,7 @@ async def test_a_store_exports_the_same(tmp_path):
         changed = [
             pair for pair in zip(there.splitlines(), here.splitlines(), strict=True) if len(set(pair)) > 1
         ]
-        assert len(changed) == 1  # a store does not tell when it was last written
+        assert len(changed) == 1  # a store does not know when it was last written
         assert "Last written" in changed[0][0]
     loaded = await recorded.load_session(store, SESSION, "/work")
     export.write_export(loaded, tmp_path, "jsonl")
@@ -86,7 +86,7 @@ async def test_a_store_exports_the_same(tmp_path):
 
 
 async def test_a_store_cannot_write_elsewhere(tmp_path, caplog):
-    """The names of subagents in a store are not trusted."""
+    """The names of subagents in a store are not trusted as paths."""
     harbour(tmp_path)
     store = InMemorySessionStore()
     await sessions.import_session_to_store(SESSION, store, config_dir=tmp_path)
@@ -105,7 +105,7 @@ async def test_a_store_cannot_write_elsewhere(tmp_path, caplog):
     ("name", "begins"), [("x.md", "# Harbour"), ("x.HTML", "<!doctype html>"), ("x.jsonl", '{"parent')]
 )
 def test_the_format_follows_from_the_name(tmp_path, name, begins):
-    """For the owner only, and nothing is left beside it."""
+    """Only the owner can read the file, and no temporary file is left beside it."""
     harbour(tmp_path)
     target = tmp_path / "out" / name
     target.parent.mkdir()
@@ -116,7 +116,7 @@ def test_the_format_follows_from_the_name(tmp_path, name, begins):
 
 
 def test_wrong_use_is_named(tmp_path):
-    """Formats, names, ids: what is wrong and what to do."""
+    """For formats, names and ids, the error says what is wrong and what to do."""
     harbour(tmp_path)
     with pytest.raises(ValueError, match="format must be one of markdown, jsonl, html, got 'pdf'"):
         sessions.export_session(SESSION, "pdf", config_dir=tmp_path)
@@ -129,7 +129,7 @@ def test_wrong_use_is_named(tmp_path):
 
 
 def test_an_export_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    """Half a page would look like a whole one."""
+    """A partial page could not be told from a complete one."""
     harbour(tmp_path)
     target = tmp_path / "x.html"
     target.write_text("old")
@@ -146,7 +146,7 @@ def test_an_export_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_an_empty_conversation_is_exported(tmp_path):
-    """A session of state lines only."""
+    """The session has state entries only."""
     writer = Writer()
     writer.note(type="mode", mode="normal")
     writer.write(tmp_path)

@@ -77,7 +77,7 @@ ATTACKS = [
 
 
 class Page(HTMLParser):
-    """Reads a page strictly: known tags and attributes only, all of them closed, nothing that leads out."""
+    """A strict reader of a page: only known tags and attributes, all tags closed, and no link that leads out."""
 
     def __init__(self, page):
         super().__init__(convert_charrefs=True)
@@ -112,12 +112,12 @@ class Page(HTMLParser):
 
     @property
     def text(self):
-        """Everything that a reader sees, on one line."""
+        """Return all visible text on one line."""
         return " ".join("".join(self.said).split())
 
 
 def exported(config, *blocks, prompt="hi", title=None):
-    """The page of a session with one answer."""
+    """Return the page of a session with one answer."""
     writer = Writer()
     writer.respond(writer.ask(None, prompt), *blocks)
     if title is not None:
@@ -127,7 +127,7 @@ def exported(config, *blocks, prompt="hi", title=None):
 
 
 def test_the_page_has_everything(tmp_path):
-    """Title, facts, prompts, thinking, calls, results, picture, subagent; in the order of the conversation."""
+    """Title, metadata, prompts, thinking, calls, results, picture and subagent are in the conversation's order."""
     harbour(tmp_path)
     page = Page(sessions.export_session(SESSION, "html", config_dir=tmp_path))
     parts = [
@@ -152,7 +152,7 @@ def test_the_page_has_everything(tmp_path):
 
 
 def test_the_policy_allows_the_style_and_pictures_only(tmp_path):
-    """The style is allowed by its hash, so that no other one is; the policy comes before anything it is about."""
+    """Only this style is allowed, by its hash; the policy comes before everything that it applies to."""
     page = exported(tmp_path, text("x"))
     [policy] = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
     [style] = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
@@ -172,7 +172,7 @@ def test_the_policy_allows_the_style_and_pictures_only(tmp_path):
     "place", ["prompt", "answer", "thinking", "tool", "input", "result", "title", "kind"]
 )
 def test_nothing_in_a_transcript_becomes_part_of_the_page(tmp_path, attack, place):
-    """Wherever it stands, it is text."""
+    """In every place of a transcript, markup is shown as text."""
     blocks = {
         "answer": [text(attack)],
         "thinking": [{"type": "thinking", "thinking": attack}],
@@ -196,7 +196,7 @@ def test_nothing_in_a_transcript_becomes_part_of_the_page(tmp_path, attack, plac
 @example("```info words\ncode\n```")
 @example("1. one\n2. two\n\n7) seven")
 def test_markdown_hides_nothing(said):
-    """Every letter of an answer is on the page, in order, and no tags but the known ones are."""
+    """Every letter of an answer is on the page, in order, and the only tags are known ones."""
     page = Page(export_html._render_answer(said))
     shown, wanted = ([char for char in each if char.isalpha()] for each in ("".join(page.said), reveal(said)))
     assert shown == wanted
@@ -218,7 +218,7 @@ def test_markdown_hides_nothing(said):
     ids=range(9),
 )
 def test_only_pictures_are_shown(tmp_path, data, media_type):
-    """By their first bytes, not by what they are said to be; broken, other and huge ones are left out."""
+    """Pictures are recognised by their first bytes, not their type; broken, other and huge ones are left out."""
     page = exported(tmp_path, image(data, media_type))
     assert Page(page).images == []
     assert "Picture left out" in page
@@ -235,7 +235,7 @@ def test_only_pictures_are_shown(tmp_path, data, media_type):
     ],
 )
 def test_a_picture_has_the_type_of_its_bytes(tmp_path, data, media_type):
-    """A wrong name does not matter."""
+    """The declared type does not matter."""
     page = exported(tmp_path, image(data, 'text/html" onload="x'))
     assert Page(page).images == [data]
     assert f'src="data:{media_type};base64,' in page
@@ -250,7 +250,7 @@ def test_all_pictures_together_are_bounded(tmp_path, monkeypatch):
 
 
 def test_a_picture_elsewhere_is_not_loaded(tmp_path):
-    """Its address is text."""
+    """Its address is shown as text."""
     block = {"type": "image", "source": {"type": "url", "url": "https://evil.example/pixel.png"}}
     page = Page(exported(tmp_path, block))
     assert page.images == []
@@ -258,7 +258,7 @@ def test_a_picture_elsewhere_is_not_loaded(tmp_path):
 
 
 def test_unseen_characters_are_made_visible(tmp_path):
-    """Also where Markdown would make them of an entity."""
+    """This includes characters that Markdown would produce from an entity."""
     page = exported(
         tmp_path, text("&#x202e; \u202e \x07"), prompt="\x1b[1mbold\x1b[0m\x1b[2J", title="\u202etitle"
     )
@@ -270,7 +270,7 @@ def test_unseen_characters_are_made_visible(tmp_path):
 
 
 def test_huge_texts_are_cut_and_say_so(tmp_path):
-    """The browser gets a page it can show; the JSONL export has the rest."""
+    """The page stays small enough for a browser; the JSONL export has the complete text."""
     blocks = (
         text("word " * 100_000),
         call("t", command="x" * 500_000),
@@ -283,7 +283,7 @@ def test_huge_texts_are_cut_and_say_so(tmp_path):
 
 
 def test_the_list_of_prompts_is_bounded(tmp_path):
-    """And leads to the prompts."""
+    """Its links lead to the prompts."""
     writer = Writer()
     at = None
     for number in range(600):
@@ -297,7 +297,7 @@ def test_the_list_of_prompts_is_bounded(tmp_path):
 
 
 def test_keyboard_and_phone(tmp_path):
-    """What scrolls can be focused, what folds is a details element, the width is the device's."""
+    """Scrolling parts can be focused, folding parts are details elements, and the width is the device's."""
     harbour(tmp_path)
     page = sessions.export_session(SESSION, "html", config_dir=tmp_path)
     assert page.count("<pre") == page.count('<pre tabindex="0">')

@@ -1,4 +1,4 @@
-"""Markdown exports: readable, and what was said cannot change the document around it."""
+"""Markdown exports are readable, and text of a conversation cannot change the document around it."""
 
 import pytest
 from hypothesis import example, given
@@ -11,7 +11,7 @@ from toolwire.sessions import export_markdown
 
 
 def exported(tmp_path, *blocks, prompt="hi"):
-    """A session with one answer, as Markdown."""
+    """Return the Markdown of a session with one answer."""
     writer = Writer()
     writer.respond(writer.ask(None, prompt), *blocks)
     writer.write(tmp_path)
@@ -46,7 +46,7 @@ def test_a_conversation_reads_well(tmp_path):
 @example("`<b>` <script> ``<x>`")
 @example("> ```\n<x>")
 def test_an_answer_cannot_swallow_what_follows(said):
-    """No HTML, no pictures, no code block that stays open: a heading behind it is a heading."""
+    """It has no HTML, no pictures and no open code block: a heading after it is still a heading."""
     made = export_markdown._tame(said)
     parser = MarkdownIt("commonmark", {"html": True})
     tokens = parser.parse(f"{made}\n\n## Behind\n")
@@ -60,7 +60,7 @@ def test_an_answer_cannot_swallow_what_follows(said):
 
 @given(st.text(alphabet="`~ab\n", max_size=40))
 def test_output_of_tools_stays_in_its_block(said):
-    """Whatever fences it has itself."""
+    """This holds whatever fences the output itself contains."""
     tokens = MarkdownIt("commonmark").parse(export_markdown._fence(said))
     assert [token.type for token in tokens] == ["fence"]
     assert tokens[0].content == f"{said.rstrip()}\n"
@@ -70,7 +70,7 @@ def test_output_of_tools_stays_in_its_block(said):
     "title", ["# x\n\n## Fake", "[a](javascript:x)", "<img src=x onerror=y>", "a|b`c`*d*"]
 )
 def test_a_title_stays_a_title(tmp_path, title):
-    """Titles, names of tools and the like are one line without markup."""
+    """A title is one line without markup."""
     harbour(tmp_path)
     sessions.rename_session(SESSION, title, config_dir=tmp_path)
     shown = sessions.export_session(SESSION, config_dir=tmp_path)
@@ -81,7 +81,7 @@ def test_a_title_stays_a_title(tmp_path, title):
 
 
 def test_unseen_characters_are_made_visible(tmp_path):
-    """Colours go; what moves the cursor, changes the direction or hides is written as its number."""
+    """Colours are removed; characters that are invisible or control the terminal are shown as code points."""
     shown = exported(
         tmp_path,
         text("a\x1b[31mred\x1b[0m \u202eevil\u202c \x1b]0;title\x07 \u200b"),
@@ -100,7 +100,7 @@ def test_a_very_long_text_is_cut_and_says_so(tmp_path):
 
 
 def test_a_call_without_result_and_odd_blocks(tmp_path):
-    """Interrupted calls, pictures elsewhere and unknown kinds are said."""
+    """A call without a result, a picture elsewhere and an unknown kind of block are named."""
     elsewhere = {"type": "image", "source": {"type": "url", "url": "https://x.example/a_b.png"}}
     shown = exported(tmp_path, call("t", command="x"), image("!!"), elsewhere, {"type": "odd", "a": 1})
     assert "*No result*" in shown

@@ -1,4 +1,4 @@
-"""The index of sessions on disk: never the truth, never in the way, and never an error."""
+"""The index of sessions on disk: results never depend on it, and a missing or damaged index is no error."""
 
 import json
 import logging
@@ -20,12 +20,12 @@ from toolwire.sessions.index import find_index_folder
 
 
 def rows(config, **more):
-    """The list, with the index."""
+    """Return the list, with the index."""
     return sessions.list_sessions(config_dir=config, **more)
 
 
 def rows_without(config, monkeypatch, **more):
-    """The list, without an index."""
+    """Return the list, without an index."""
     with monkeypatch.context() as patch:
         patch.setenv(index.SWITCH, "off")
         return rows(config, **more)
@@ -36,7 +36,7 @@ __all__ = ["config"]
 
 @pytest.fixture
 def reads(monkeypatch):
-    """The transcripts that are opened, in order."""
+    """Return a list that records the transcripts that are opened, in order."""
     opened = []
     open_transcript = transcript.open_transcript
 
@@ -60,7 +60,7 @@ def test_a_second_list_opens_no_transcript(config, reads):
 
 
 def test_only_what_was_appended_is_read(config, monkeypatch):
-    """The place up to which a transcript was read is kept."""
+    """The index keeps the position up to which a transcript was read."""
     path = write(config, 1, *(f"prompt {number}" for number in range(50)))
     rows(config)
     places = []
@@ -86,7 +86,7 @@ def test_only_what_was_appended_is_read(config, monkeypatch):
 
 
 def test_a_transcript_that_was_written_anew_is_read_from_its_beginning(config):
-    """Longer than before, and another conversation."""
+    """Here the new file is longer, and has another conversation."""
     write(config, 1, "about apples")
     assert rows(config)[0].first_prompt == "about apples"
     assert find(config, "apples") != []
@@ -97,7 +97,7 @@ def test_a_transcript_that_was_written_anew_is_read_from_its_beginning(config):
 
 
 def test_a_transcript_that_became_shorter_is_read_again(config):
-    """A copy from a backup, with an older time."""
+    """A file restored from a backup may be shorter and have an older time."""
     write(config, 1, "about apples", "and pears")
     assert find(config, "pears") != []
     rows(config)
@@ -107,7 +107,7 @@ def test_a_transcript_that_became_shorter_is_read_again(config):
 
 
 def test_a_change_that_left_size_and_time_as_they_were_is_seen(config):
-    """The file system also tells when a file was last changed."""
+    """The file system's change time (ctime) shows it."""
     path = write(config, 1, "about apples")
     assert rows(config)[0].first_prompt == "about apples"
     before = path.stat()
@@ -117,7 +117,7 @@ def test_a_change_that_left_size_and_time_as_they_were_is_seen(config):
 
 
 def test_what_is_deleted_disappears(config):
-    """By whomever it was deleted."""
+    """This holds whether `delete_session` or someone else deleted it."""
     paths = [write(config, number, f"secret{number}") for number in (1, 2)]
     assert len(find(config, "secret")) == 4
     paths[0].unlink()
@@ -132,7 +132,7 @@ def test_what_is_deleted_disappears(config):
     "damage", [b"not a database, whatever its name says", b"", b"SQLite format 3\0" + b"\xff" * 5000]
 )
 def test_a_damaged_index_is_made_anew(config, damage):
-    """Nobody notices."""
+    """The results are the same as before."""
     write(config)
     expected = rows(config), find(config, "prompt")
     index_file(config).write_bytes(damage)
@@ -141,7 +141,7 @@ def test_a_damaged_index_is_made_anew(config, damage):
 
 
 def test_an_index_that_is_damaged_inside_is_made_anew(config):
-    """Its pages are garbage behind a good header."""
+    """The header is good, but most pages are garbage."""
     for number in range(1, 40):
         write(config, number)
     expected = rows(config), find(config, "prompt", limit=0)
@@ -157,7 +157,7 @@ def test_an_index_that_is_damaged_inside_is_made_anew(config):
     ["PRAGMA user_version = 99", "DROP TABLE transcripts", "DROP TABLE messages", "DROP TABLE texts"],
 )
 def test_an_index_of_another_shape_is_made_anew(config, change):
-    """A newer version's, or one that somebody changed."""
+    """The index may belong to a newer version, or someone changed it."""
     write(config)
     expected = rows(config), find(config, "prompt")
     with sqlite3.connect(index_file(config)) as db:
@@ -169,7 +169,7 @@ def test_an_index_of_another_shape_is_made_anew(config, change):
 
 @pytest.mark.parametrize("damage", ["{", "", "\x00", "nothing"])
 def test_a_summary_that_is_damaged_is_read_again(config, damage):
-    """The page that it is on was overwritten."""
+    """Here the page of the summary was overwritten."""
     write(config)
     expected = rows(config)
     with sqlite3.connect(index_file(config)) as db:
@@ -179,7 +179,7 @@ def test_a_summary_that_is_damaged_is_read_again(config, damage):
 
 
 def test_those_who_only_list_keep_nothing_of_deleted_sessions(config):
-    """Not for long: with each new session some others are looked after."""
+    """Some entries of the index are checked with each new session, so that those of deleted ones disappear."""
     for number in range(1, 30):
         write(config, number, f"secret{number}")
     rows(config)
@@ -198,7 +198,7 @@ def test_those_who_only_list_keep_nothing_of_deleted_sessions(config):
 
 
 def test_an_index_of_a_newer_version_is_left_alone(config):
-    """It has a name of its own."""
+    """Each version's index has its own file name."""
     write(config)
     folder = find_index_folder(config)
     folder.mkdir(parents=True)
@@ -209,7 +209,7 @@ def test_an_index_of_a_newer_version_is_left_alone(config):
 
 
 def test_a_locked_index_is_done_without(config, monkeypatch):
-    """A list reads the files, and a search finds what is in the index."""
+    """A list then reads the transcripts, and a search uses what is in the index."""
     monkeypatch.setattr(index, "_BUSY_TIMEOUT", 0.05)
     write(config, 1)
     assert len(find(config, "prompt")) == 2
@@ -238,7 +238,7 @@ def test_without_a_place_for_the_index_everything_works(config, tmp_path, caplog
 
 
 def test_the_index_can_be_switched_off(config, monkeypatch):
-    """Then no file is made."""
+    """No index file is then created."""
     write(config)
     monkeypatch.setenv(index.SWITCH, "off")
     assert len(rows(config)) == 1
@@ -247,7 +247,7 @@ def test_the_index_can_be_switched_off(config, monkeypatch):
 
 
 def test_only_its_owner_can_read_the_index(config):
-    """It has what was said."""
+    """The index contains text of the conversations."""
     write(config)
     find(config, "prompt")
     folder = find_index_folder(config)
@@ -257,7 +257,7 @@ def test_only_its_owner_can_read_the_index(config):
 
 
 def test_indexes_of_folders_that_are_gone_are_removed(config, tmp_path):
-    """They would pile up."""
+    """Otherwise they would pile up."""
     other = tmp_path / "other"
     write(other)
     rows(other)
@@ -271,7 +271,7 @@ def test_indexes_of_folders_that_are_gone_are_removed(config, tmp_path):
 
 
 def test_python_without_sqlite_can_list(config, monkeypatch):
-    """Only the search needs it."""
+    """Only a search needs SQLite."""
     path = write(config)
     monkeypatch.setitem(sys.modules, "toolwire.sessions.index", None)
     monkeypatch.delattr(sessions, "index", raising=False)
@@ -286,7 +286,7 @@ def test_python_without_sqlite_can_list(config, monkeypatch):
 @given(data=st.data())
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_list_does_not_depend_on_the_index(config, monkeypatch, data):
-    """Whatever is written, appended, torn, replaced and deleted in between."""
+    """It is the same after any sequence of writes, appends, torn lines, replacements and deletions."""
     folder = config / "projects" / "-work"
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
@@ -323,7 +323,7 @@ def test_a_list_does_not_depend_on_the_index(config, monkeypatch, data):
 
 
 def test_a_file_that_goes_away_during_a_list_hides_no_other(config, monkeypatch, caplog):
-    """The CLI deletes old ones at any time."""
+    """The CLI may delete old transcripts at any time."""
     for number in range(1, 4):
         write(config, number)
     open_transcript = transcript.open_transcript
@@ -340,7 +340,7 @@ def test_a_file_that_goes_away_during_a_list_hides_no_other(config, monkeypatch,
 
 
 def test_a_line_that_is_being_written_counts_when_it_is_whole(config):
-    """Half a line, then the rest of it."""
+    """Half a line is ignored; the complete line counts, even before its line break is written."""
     path = write(config, 1)
     line = json.dumps({"type": "custom-title", "customTitle": "Whole"}).encode()
     with path.open("ab") as file:
@@ -368,7 +368,7 @@ except NotSupportedError as error:
 
 @pytest.mark.process
 def test_a_python_without_sqlite_lists_sessions_and_says_why_it_cannot_search(config):
-    """Only the search needs it."""
+    """Only a search needs SQLite."""
     path = write(config)
     command = [sys.executable, "-c", _WITHOUT_SQLITE, str(config)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

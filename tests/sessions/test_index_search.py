@@ -20,7 +20,7 @@ __all__ = ["config"]
 
 
 def test_a_search_finds_what_was_said_with_a_snippet(config):
-    """Best first, with where it is."""
+    """The best hit comes first; each says where it is."""
     write(config, 1, "The key is under the mat, said the man with the key")
     write(config, 2, "There is a key somewhere in this long house with many rooms and doors and windows")
     [first, *_] = hits = sessions.search_sessions("key", config_dir=config)
@@ -73,7 +73,7 @@ def test_a_search_finds_what_was_said_with_a_snippet(config):
     ],
 )
 def test_any_text_can_be_searched_for(config, query):
-    """It is text, never a query language."""
+    """The query is plain text, not a query language."""
     write(config, 1, "some a b text")
     assert isinstance(sessions.search_sessions(query, config_dir=config), list)
 
@@ -81,7 +81,7 @@ def test_any_text_can_be_searched_for(config, query):
 @given(st.text())
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_text_can_be_searched_for(config, query):
-    """As above."""
+    """As above, for random text."""
     path = config / "projects" / "-work" / f"{uuid.UUID(int=1)}.jsonl"
     if not path.exists():
         write(config, 1, "some text")
@@ -89,7 +89,7 @@ def test_random_text_can_be_searched_for(config, query):
 
 
 def test_filters_of_a_search(config):
-    """Each leaves out the others."""
+    """Each filter leaves out messages that do not match."""
     writer = Writer()
     place = writer.answer(writer.ask(None, "find the needle", gitBranch="main"), "needle found", calls=1)
     writer.lines[2]["message"]["model"] = "claude-sonnet-5"
@@ -126,7 +126,7 @@ def test_filters_of_a_search(config):
 
 
 def test_a_result_is_found_by_its_tool_though_the_call_was_read_earlier(config):
-    """The names of calls are kept."""
+    """The index keeps the names of calls, so that a result which is read later still has its tool."""
     writer = Writer()
     writer.answer(writer.ask(None, "go"), "calling", calls=1)
     whole = writer.encode()
@@ -140,7 +140,7 @@ def test_a_result_is_found_by_its_tool_though_the_call_was_read_earlier(config):
 
 
 def test_subagents_are_searched(config):
-    """Their hits name the transcript."""
+    """A hit names the subagent's transcript."""
     path = write(config)
     folder = path.with_suffix("") / "subagents"
     folder.mkdir(parents=True)
@@ -152,7 +152,7 @@ def test_subagents_are_searched(config):
 
 
 def test_a_project_that_is_gone_is_found_no_more(config):
-    """Nobody lists its folder any more."""
+    """Its folder is not listed any more, so its messages are removed from the index."""
     path = write(config, 1, "a needle", key="-gone")
     write(config, 2, "another needle")
     assert len(find(config, "needle")) == 4
@@ -164,20 +164,20 @@ def test_a_project_that_is_gone_is_found_no_more(config):
 
 @pytest.mark.parametrize("more", [{"limit": 2**70}, {"offset": 2**70}, {"limit": -(2**70)}])
 def test_limits_may_be_of_any_size(config, more):
-    """There is no number that is too large to ask for."""
+    """Limits and offsets beyond 64 bits are accepted."""
     write(config)
     assert len(find(config, "prompt", **more)) == (0 if "offset" in more else 2)
 
 
 def test_a_time_must_be_a_time(config):
-    """What it is instead, is said."""
+    """The error shows the value that was given."""
     write(config)
     with pytest.raises(TypeError, match="must be a datetime, not '2026-01-01'"):
         find(config, "prompt", since="2026-01-01")
 
 
 def test_an_input_that_is_nested_too_deeply_hides_nothing(config):
-    """Deeper than can be written again, and not deeper than can be read."""
+    """Such input can be read, but is too deep to be written as JSON again."""
     writer = Writer()
     writer.answer(writer.ask(None, "go"), "calling", calls=1)
     nested = "x"
@@ -191,7 +191,7 @@ def test_an_input_that_is_nested_too_deeply_hides_nothing(config):
 
 
 def test_progress_is_reported_in_bytes(config):
-    """Up to the whole."""
+    """The last report has the total; without new messages there is none."""
     sizes = [write(config, number).stat().st_size for number in (1, 2, 3)]
     seen = []
     sessions.search_sessions("x", config_dir=config, on_progress=lambda *step: seen.append(step))
@@ -202,7 +202,7 @@ def test_progress_is_reported_in_bytes(config):
 
 
 def test_a_large_transcript_is_made_searchable_in_parts(config, monkeypatch):
-    """And the last part is found as the first is; when it is cut short, the rest comes with the next search."""
+    """The last part is found as the first is; after an interruption, the next search adds the rest."""
     monkeypatch.setattr(index, "_BATCH", 2000)
     write(config, 1, *(f"prompt {number} word{number}" for number in range(40)))
     stop = iter(range(3))
@@ -219,7 +219,7 @@ def test_a_large_transcript_is_made_searchable_in_parts(config, monkeypatch):
 
 
 def test_text_with_nul_and_half_characters_is_searchable(config):
-    """A tool that prints a binary file."""
+    """A tool that prints a binary file may produce such text."""
     writer = Writer()
     writer.ask(None, "before \0 \ud83d after")
     writer.lines[0]["gitBranch"] = "b\ud800"
@@ -229,7 +229,7 @@ def test_text_with_nul_and_half_characters_is_searchable(config):
 
 
 def test_python_without_full_text_search_says_so(config, monkeypatch):
-    """SQLite can be built without it."""
+    """The error says so, because SQLite can be built without it."""
 
     class Without(search.TextIndex):
         def create(self):
@@ -254,7 +254,7 @@ print(len(sessions.list_sessions(config_dir=sys.argv[1])))
 
 @pytest.mark.process
 def test_processes_that_build_it_at_once_find_the_same(config):
-    """And each message once."""
+    """Each message is found once."""
     for number in range(1, 120):
         write(config, number)
     command = [sys.executable, "-c", _SEARCH, str(config)]
@@ -279,7 +279,7 @@ sessions.search_sessions("prompt", config_dir=sys.argv[1], on_progress=stop)
 
 @pytest.mark.process
 def test_a_process_killed_while_it_builds_leaves_a_good_index(config):
-    """The next one goes on where it was."""
+    """The next process continues where it stopped."""
     for number in range(1, 120):
         write(config, number)
     done = subprocess.run([sys.executable, "-c", _KILLED, str(config)], timeout=120, check=False)
@@ -290,7 +290,7 @@ def test_a_process_killed_while_it_builds_leaves_a_good_index(config):
 
 
 def test_a_temporary_index_leaves_no_file(config):
-    """It is for whoever cannot have another."""
+    """A temporary index is for callers that cannot have another one."""
     write(config)
     made = index.open_temporary_index()
     query = index.TextQuery('"prompt"')

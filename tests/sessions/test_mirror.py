@@ -17,7 +17,7 @@ KEY = {"project_key": "-work", "session_id": SESSION}
 
 @asynccontextmanager
 async def run_mirror(store, *, eager=False, timeout=10.0, **options):
-    """A mirror that runs, with the errors that it reports."""
+    """Run a mirror; yields it and the errors that it reports."""
     errors = []
     mirror = Mirror(store, eager=eager, timeout=timeout, report=errors.append, **options)
     async with anyio.create_task_group() as group:
@@ -27,7 +27,7 @@ async def run_mirror(store, *, eager=False, timeout=10.0, **options):
 
 
 class Recording(InMemorySessionStore):
-    """Notes each append, and fails or hangs when told to."""
+    """A store that records each append, and fails or hangs if a test wants it."""
 
     def __init__(self):
         super().__init__()
@@ -47,7 +47,7 @@ class Recording(InMemorySessionStore):
 
 @pytest.fixture
 def disk(tmp_path):
-    """A transcript on disk as the CLI writes it; `send(mirror, lines)` appends and reports."""
+    """Return a transcript on disk as the CLI writes it; `send(mirror, texts)` appends prompts and reports them."""
 
     class Disk:
         path = tmp_path / "projects" / "-work" / f"{SESSION}.jsonl"
@@ -57,7 +57,7 @@ def disk(tmp_path):
             self.writer = Writer()
 
         def send(self, mirror, *texts):
-            """Write prompts to the file, and tell the mirror."""
+            """Write prompts to the file, and report them to the mirror."""
             before = len(self.writer.lines)
             for text in texts:
                 self.writer.ask(None, text)
@@ -88,12 +88,12 @@ def _no_pauses(monkeypatch, tmp_path):
     ],
 )
 def test_a_path_names_its_transcript(path, key):
-    """Wherever the CLI's folder is, or links to it are."""
+    """The key is found from the path, wherever the CLI's folder is."""
     assert make_key(path) == key
 
 
 async def test_reports_of_a_turn_are_stored_together(disk):
-    """One append for a transcript, in order."""
+    """There is one append for each transcript, with the entries in order."""
     store = Recording()
     async with run_mirror(store) as (mirror, errors):
         for text in ("one", "two", "three"):
@@ -104,7 +104,7 @@ async def test_reports_of_a_turn_are_stored_together(disk):
 
 
 async def test_eager_reports_are_coalesced_while_the_store_is_busy(disk):
-    """What comes during an append goes with the next one."""
+    """Reports that arrive during an append are stored by the next one."""
     store = Recording()
     async with run_mirror(store, eager=True) as (mirror, _):
         store.gate = anyio.Event()
@@ -118,7 +118,7 @@ async def test_eager_reports_are_coalesced_while_the_store_is_busy(disk):
 
 
 async def test_a_store_that_hangs_delays_nobody_for_longer_than_the_limit(disk):
-    """The first flush waits for its limit, the next ones not at all; afterwards everything is there."""
+    """The first flush waits until its timeout, later ones do not wait; in the end everything is stored."""
     store = Recording()
     async with run_mirror(store, timeout=0.05) as (mirror, _):
         store.gate = anyio.Event()
@@ -134,7 +134,7 @@ async def test_a_store_that_hangs_delays_nobody_for_longer_than_the_limit(disk):
 
 
 async def test_a_store_that_fails_gets_everything_once_it_is_back(disk):
-    """From the file, once each, with one error per failure."""
+    """The missing entries are read from the file and stored once; each failure is reported once."""
     store = Recording()
     async with run_mirror(store) as (mirror, errors):
         disk.send(mirror, "one")
@@ -154,7 +154,7 @@ async def test_a_store_that_fails_gets_everything_once_it_is_back(disk):
 
 
 async def test_a_timeout_whose_outcome_is_unknown_doubles_nothing(disk, monkeypatch):
-    """Also in a store that does not know duplicates."""
+    """This holds in a store that does not detect duplicates, too."""
 
     class Forgetful(Recording):
         async def append(self, key, entries):
@@ -176,7 +176,7 @@ async def test_a_timeout_whose_outcome_is_unknown_doubles_nothing(disk, monkeypa
 
 
 async def test_memory_is_bounded_while_the_store_hangs(disk, monkeypatch):
-    """From some thousand entries on they are read from the file later."""
+    """Entries above the limit are dropped from memory and read from the file later."""
     monkeypatch.setattr(implementation, "_HELD", 10)
     store = Recording()
     async with run_mirror(store, eager=True) as (mirror, _):
@@ -191,7 +191,7 @@ async def test_memory_is_bounded_while_the_store_hangs(disk, monkeypatch):
 
 
 async def test_what_was_not_stored_at_the_end_is_named(disk, caplog, tmp_path):
-    """With the file that has it."""
+    """The log names the file that has it, and the function that imports it."""
     store = Recording()
     store.failing = True
     async with run_mirror(store, timeout=0.05) as (mirror, _):
@@ -211,7 +211,7 @@ async def test_what_was_not_stored_at_the_end_is_named(disk, caplog, tmp_path):
     ],
 )
 async def test_a_report_that_cannot_be_read_is_an_error_message(frame):
-    """Not a crash, and not silence."""
+    """It neither raises nor is ignored."""
     async with run_mirror(InMemorySessionStore()) as (mirror, errors):
         mirror.add(frame)
         assert await mirror.flush()
@@ -219,7 +219,7 @@ async def test_a_report_that_cannot_be_read_is_an_error_message(frame):
 
 
 class Remote:
-    """A CLI on another machine: it reports, and there is no file here."""
+    """A CLI on another machine: it reports entries, but there is no file here."""
 
     path = f"/far/away/projects/-work/{SESSION}.jsonl"
 
@@ -234,7 +234,7 @@ class Remote:
 
 
 async def test_without_a_file_entries_wait_in_the_spool(tmp_path):
-    """They are stored from there when the store is back, and gone from it."""
+    """When the store works again, they are stored from there and removed from the spool."""
     store, cli, spool = Recording(), Remote(), Spool(tmp_path / "own spool")
     async with run_mirror(store, spool=spool) as (mirror, errors):
         store.failing = True
@@ -250,7 +250,7 @@ async def test_without_a_file_entries_wait_in_the_spool(tmp_path):
 
 
 async def test_without_a_file_memory_is_bounded_too(tmp_path, monkeypatch):
-    """By what the entries weigh, while a store hangs."""
+    """The limit is on the size of the entries, while a store hangs."""
     monkeypatch.setattr(implementation, "_HELD_SIZE", 1000)
     store, cli, spool = Recording(), Remote(), Spool(tmp_path / "spool")
     store.gate = anyio.Event()
@@ -265,7 +265,7 @@ async def test_without_a_file_memory_is_bounded_too(tmp_path, monkeypatch):
 
 
 async def test_what_hangs_at_the_end_is_in_the_spool(tmp_path, caplog):
-    """Also what was just on its way; the import that the log names adds it, once."""
+    """Entries of the append that hangs are included; the import that the log names adds each once."""
     store, cli, spool = Recording(), Remote(), Spool(tmp_path / "spool")
     store.gate = anyio.Event()
     async with run_mirror(store, eager=True, spool=spool, timeout=0.05) as (mirror, _):
@@ -280,7 +280,7 @@ async def test_what_hangs_at_the_end_is_in_the_spool(tmp_path, caplog):
 
 
 async def test_a_spool_that_fails_is_an_error_and_not_the_end(tmp_path):
-    """Of the conversation."""
+    """The conversation goes on, and the error says what is lost."""
     (tmp_path / "file").write_text("not a folder")
     store, cli = Recording(), Remote()
     store.failing = True
@@ -295,7 +295,7 @@ async def test_a_spool_that_fails_is_an_error_and_not_the_end(tmp_path):
 
 @pytest.mark.parametrize("path", ["../../x", "a/../../x", "\0", "C:\\x"])
 async def test_no_report_makes_the_spool_write_elsewhere(tmp_path, path):
-    """Whatever a CLI calls its files."""
+    """This holds whatever path a CLI reports."""
     store = Recording()
     store.failing = True
     async with run_mirror(store, spool=Spool(tmp_path / "deep" / "spool")) as (mirror, errors):
@@ -306,7 +306,7 @@ async def test_no_report_makes_the_spool_write_elsewhere(tmp_path, path):
 
 
 async def test_a_store_that_is_back_while_nobody_speaks_gets_the_rest(disk, monkeypatch):
-    """Without another report, and without an error for each attempt."""
+    """It needs no other report, and failed attempts in between are not reported."""
     monkeypatch.setattr(implementation, "_RETRIES", (0.01, 0.02))
     store = Recording()
     async with run_mirror(store) as (mirror, errors):
@@ -324,7 +324,7 @@ async def test_a_store_that_is_back_while_nobody_speaks_gets_the_rest(disk, monk
 
 
 async def test_two_conversations_on_one_session_are_told(disk):
-    """Each, once the other has written in between; everything of both is stored."""
+    """Each gets one error, after the other has written in between; all entries of both are stored."""
     store = InMemorySessionStore()
     async with run_mirror(store) as (one, errors), run_mirror(store) as (two, others):
         mine, theirs = Remote(), Remote()
@@ -346,7 +346,7 @@ async def test_two_conversations_on_one_session_are_told(disk):
 
 
 async def test_a_cli_that_reports_nothing_is_an_error(disk):
-    """Once: its folder is not writable, or it is too old."""
+    """It is reported once: the CLI's folder is not writable, or the CLI is too old."""
     async with run_mirror(InMemorySessionStore(), is_local=True) as (mirror, errors):
         assert await mirror.flush()
         assert await mirror.flush()
@@ -354,7 +354,7 @@ async def test_a_cli_that_reports_nothing_is_an_error(disk):
 
 
 async def test_a_session_of_which_nothing_is_reported_is_an_error(disk):
-    """Such as the next one, after `/clear`, whose file cannot be written."""
+    """For example, after `/clear` the next session's file may not be writable."""
     async with run_mirror(InMemorySessionStore(), is_local=True) as (mirror, errors):
         disk.send(mirror, "one")
         assert await mirror.flush(KEY["session_id"])
@@ -365,7 +365,7 @@ async def test_a_session_of_which_nothing_is_reported_is_an_error(disk):
 
 
 async def test_a_cancelled_flush_loses_nothing(disk):
-    """Whoever stops waiting for a result."""
+    """The caller may be cancelled while it waits for the store."""
     store = Recording()
     async with run_mirror(store) as (mirror, _):
         store.gate = anyio.Event()
@@ -378,14 +378,14 @@ async def test_a_cancelled_flush_loses_nothing(disk):
 
 
 class Sync(InMemorySessionStore):
-    """Has an `append` that is not async."""
+    """A store whose `append` is not async."""
 
     def append(self, key, entries):
-        """Return at once."""
+        """Return at once, without being async."""
 
 
 async def test_a_store_that_is_not_async_is_named(disk):
-    """Rather than failing with a riddle."""
+    """The error names the method."""
     async with run_mirror(Sync()) as (mirror, errors):
         disk.send(mirror, "one")
         assert not await mirror.flush()
@@ -393,7 +393,7 @@ async def test_a_store_that_is_not_async_is_named(disk):
 
 
 async def test_what_was_read_from_the_file_before_it_was_reported_is_stored_once(disk):
-    """The CLI writes a little before it reports; lines without an id would be doubled."""
+    """The CLI writes entries before it reports them; those without an id would otherwise be stored twice."""
     store = Recording()
     async with run_mirror(store) as (mirror, _):
         store.failing = True

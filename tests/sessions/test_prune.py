@@ -1,4 +1,4 @@
-"""Deleting old sessions: only what exceeds a limit, never what is in use, and each deletion is in the log."""
+"""Deleting old sessions: only those that exceed a limit and are not in use, and each deletion is logged."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ DAY = 86_400
 
 @pytest.fixture
 def config(tmp_path):
-    """Five sessions, one, two, ... days old, of about the same size; the fourth is tagged."""
+    """Create five sessions of about the same size, one to five days old; the fourth is tagged."""
     config = tmp_path / "config"
     for number in range(1, 6):
         writer = Writer(str(uuid.UUID(int=number)))
@@ -34,12 +34,12 @@ def config(tmp_path):
 
 
 def pruned(config, **limits):
-    """The numbers of the sessions that are, or would be, deleted."""
+    """Return the numbers of the sessions that are, or would be, deleted."""
     return [uuid.UUID(each.session_id).int for each in sessions.prune_sessions(config_dir=config, **limits)]
 
 
 def left(config):
-    """The numbers of the sessions that are there."""
+    """Return the numbers of the sessions that still exist."""
     return sorted(uuid.UUID(row.session_id).int for row in sessions.list_sessions(config_dir=config))
 
 
@@ -48,6 +48,7 @@ def left(config):
     [
         ({"older_than": timedelta(days=2.5)}, [3, 4, 5]),
         ({"older_than": timedelta(days=2.5), "keep_tags": ["keep"]}, [3, 5]),
+        ({"older_than": timedelta(days=2.5), "keep_tags": {"keep": 1}.keys()}, [3, 5]),
         ({"keep": 2}, [3, 4, 5]),
         ({"keep": 0}, [1, 2, 3, 4, 5]),
         ({"keep": 9}, []),
@@ -62,7 +63,7 @@ def left(config):
     ],
 )
 def test_what_exceeds_a_limit_is_found_and_stays(config, limits, expected):
-    """Unless it is told otherwise, nothing is deleted."""
+    """By default nothing is deleted."""
     found = sessions.prune_sessions(config_dir=config, **limits)
     assert [uuid.UUID(each.session_id).int for each in found] == expected
     assert left(config) == [1, 2, 3, 4, 5]
@@ -71,7 +72,7 @@ def test_what_exceeds_a_limit_is_found_and_stays(config, limits, expected):
 
 
 def test_each_deletion_is_in_the_log(config, caplog):
-    """With the reason."""
+    """The log has the reason."""
     with caplog.at_level(logging.INFO):
         found = sessions.prune_sessions(keep=3, config_dir=config, dry_run=False)
     assert [(each.deleted, each.error) for each in found] == [(True, None)] * 2
@@ -83,14 +84,14 @@ def test_each_deletion_is_in_the_log(config, caplog):
 
 
 def test_what_is_deleted_is_gone_from_the_search(config):
-    """The index forgets it too."""
+    """The session is removed from the index too."""
     assert len(sessions.search_sessions("prompt", config_dir=config)) == 5
     pruned(config, keep=3, dry_run=False)
     assert len(sessions.search_sessions("prompt", config_dir=config)) == 3
 
 
 def test_everything_of_a_session_is_counted_and_deleted(config):
-    """Subagents, large results, copies of files."""
+    """This includes subagents, large results and copies of files."""
     name = str(uuid.UUID(int=5))
     for folder in (config / "projects" / "-work" / name / "subagents", config / "file-history" / name):
         folder.mkdir(parents=True)
@@ -102,7 +103,7 @@ def test_everything_of_a_session_is_counted_and_deleted(config):
 
 @pytest.mark.process
 def test_a_running_session_stays(config):
-    """However old it is."""
+    """It stays however old it is."""
     name = str(uuid.UUID(int=5))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         (config / "sessions").mkdir()
@@ -113,7 +114,7 @@ def test_a_running_session_stays(config):
 
 
 def test_a_session_that_is_written_meanwhile_stays(config, monkeypatch):
-    """It was resumed just now."""
+    """Here the session is resumed between the search for old sessions and the deletion."""
     find = prune._find_excess
 
     def resume(*arguments):
@@ -129,7 +130,7 @@ def test_a_session_that_is_written_meanwhile_stays(config, monkeypatch):
 
 
 def test_one_that_cannot_be_deleted_stops_no_other(config, monkeypatch):
-    """It says why."""
+    """The result has the reason."""
     list_traces = paths.list_traces
 
     def refuse(file):
@@ -147,7 +148,7 @@ def test_one_that_cannot_be_deleted_stops_no_other(config, monkeypatch):
 
 
 def test_a_session_is_exported_before_it_is_deleted(config, tmp_path):
-    """With its subagents, for its owner only."""
+    """The export includes its subagents, and only the owner can read it."""
     path = config / "projects" / "-work" / f"{uuid.UUID(int=5)}.jsonl"
     below = path.with_suffix("") / "subagents" / "agent-a1.jsonl"
     below.parent.mkdir(parents=True)
@@ -180,14 +181,14 @@ def test_what_cannot_be_exported_is_not_deleted(config, tmp_path):
     ],
 )
 def test_bad_limits_are_refused(config, limits, error, text):
-    """Before anything is deleted."""
+    """The error comes before anything is deleted."""
     with pytest.raises(error, match=text):
         sessions.prune_sessions(config_dir=config, dry_run=False, **limits)
     assert left(config) == [1, 2, 3, 4, 5]
 
 
 def test_a_session_from_the_future_is_not_old(config):
-    """A clock that was wrong deletes nothing."""
+    """A wrong clock does not make it old."""
     path = config / "projects" / "-work" / f"{uuid.UUID(int=5)}.jsonl"
     when = time.time() + 1000 * DAY
     os.utime(path, (when, when))
@@ -195,7 +196,7 @@ def test_a_session_from_the_future_is_not_old(config):
 
 
 def test_a_session_begun_by_a_command_is_shown_by_it(tmp_path):
-    """As in lists; there is no other prompt."""
+    """Lists show it in the same way, because there is no other prompt."""
     writer = Writer(str(uuid.UUID(int=1)))
     writer.ask(None, "<command-name>/review</command-name>")
     writer.write(tmp_path)

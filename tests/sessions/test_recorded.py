@@ -1,4 +1,4 @@
-"""A past conversation as people read it: calls have their results and subagents, and nothing breaks it."""
+"""A past conversation as users read it: calls have their results and subagents, and odd content breaks nothing."""
 
 import tempfile
 from pathlib import Path
@@ -15,17 +15,17 @@ pytestmark = pytest.mark.anyio
 
 
 def read(config, session=SESSION):
-    """The messages of a session on disk."""
+    """Return the messages of a session on disk."""
     return list(recorded.open_session(session, config_dir=config).read_conversation())
 
 
 def calls_of(messages):
-    """Every call, in order."""
+    """Return all calls in order."""
     return [part for message in messages for part in message.parts if isinstance(part, Call)]
 
 
 def test_a_call_has_its_result_and_the_subagent_that_it_started(tmp_path):
-    """Results are not messages of their own; the subagent's conversation is at its call."""
+    """Results are not separate messages, and a subagent's conversation is at its call."""
     harbour(tmp_path)
     messages = read(tmp_path)
     assert [message.speaker for message in messages] == ["user"] + ["assistant"] * 7
@@ -43,7 +43,7 @@ def test_a_call_has_its_result_and_the_subagent_that_it_started(tmp_path):
 
 
 async def test_a_store_gives_the_same_conversation(tmp_path):
-    """File or store, the same messages, subagents included."""
+    """Messages and subagents are the same from a file and from a store."""
     harbour(tmp_path)
     store = InMemorySessionStore()
     await sessions.import_session_to_store(SESSION, store, config_dir=tmp_path)
@@ -57,7 +57,7 @@ async def test_a_store_gives_the_same_conversation(tmp_path):
 
 @given(writer=conversations())
 def test_nothing_that_was_said_is_lost(writer):
-    """The texts and calls are those of get_session_messages, whatever the tree looks like."""
+    """The texts and calls are those of `get_session_messages`, whatever the tree of messages is."""
     with tempfile.TemporaryDirectory() as folder:
         writer.write(Path(folder))
         there = sessions.get_session_messages(SESSION, config_dir=folder, whole_history=True)
@@ -90,7 +90,7 @@ def test_nothing_that_was_said_is_lost(writer):
     ],
 )
 def test_content_of_any_shape_is_read(tmp_path, content):
-    """The CLI's shapes are not a promise: what is odd is shown as it is, or left out."""
+    """The CLI does not guarantee these shapes: odd content is shown as it is, or left out."""
     writer = Writer()
     at = writer.ask(None, "before")
     at = writer.add("assistant", at, message={"role": "assistant", "id": "m", "content": content})
@@ -102,7 +102,7 @@ def test_content_of_any_shape_is_read(tmp_path, content):
 
 
 def test_a_result_without_its_call_is_shown(tmp_path):
-    """The line of the call is lost; its result still says something."""
+    """Here the line of the call is lost."""
     writer = Writer()
     at = writer.ask(None, "hi")
     writer.give(at, "gone", "output")
@@ -114,7 +114,7 @@ def test_a_result_without_its_call_is_shown(tmp_path):
 
 
 def test_subagents_that_start_each_other_end(tmp_path):
-    """Notes that claim a circle: each subagent is shown once, one without a call at the end."""
+    """Here the metadata describes a cycle. Each subagent is shown once; one without a call comes at the end."""
     path = harbour(tmp_path)
     circle = Writer()
     at = circle.add("user", None, isSidechain=True, message={"role": "user", "content": "round"})
@@ -130,7 +130,7 @@ def test_subagents_that_start_each_other_end(tmp_path):
 
 
 def test_deep_values_are_shown_without_an_error():
-    """JSON that is nested more deeply than Python can write."""
+    """Values that are nested too deeply to be written as JSON are replaced by a note."""
     deep = []
     for _ in range(100_000):
         deep = [deep]
@@ -141,7 +141,7 @@ def test_deep_values_are_shown_without_an_error():
 
 
 def test_unknown_blocks_are_shown_by_their_kind(tmp_path):
-    """A kind of content that comes with a later CLI."""
+    """A later CLI may add kinds of content."""
     writer = Writer()
     writer.respond(writer.ask(None, "hi"), {"type": "hologram", "light": 3, "signature": "long"})
     writer.write(tmp_path)

@@ -1,4 +1,4 @@
-"""Resuming from a store: what is put on this machine, what never is, and what a store may get wrong."""
+"""Resuming from a store: what is written on this machine, what never is, and stores that misbehave."""
 
 import json
 import os
@@ -24,7 +24,7 @@ OTHER = "11111111-2222-4333-8444-555555555555"
 
 
 class Machine:
-    """A home, a project in it, and the options to resume there."""
+    """A home folder, a project, and the options to resume there."""
 
     def __init__(self, tmp_path, store):
         self.home = tmp_path / "home"
@@ -43,19 +43,19 @@ class Machine:
         return await fetch_session(options, {"HOME": str(self.home)}, is_local=is_local)
 
     def block(self):
-        """Put a file where the CLI's folder should be, so that nobody can write there."""
+        """Put a file in the place of the CLI's folder, so that nobody can write there."""
         self.home.mkdir()
         (self.home / ".claude").write_text("a file")
 
     def add_cli(self, does):
-        """Write a program that does this when it is asked for its version."""
+        """Write a program that runs this shell code when it is called with --version."""
         path = self.home.parent / "claude"
         path.write_text(f'#!/bin/sh\n[ "$*" = --version ] || exit 9\n{does}\n')
         path.chmod(0o755)
         return path
 
     def read(self):
-        """What the local transcript holds."""
+        """Return the entries of the local transcript."""
         return [entry for _, entry in read_entries(self.path)]
 
     def write(self, lines, path=None):
@@ -72,7 +72,7 @@ def machine(tmp_path):
 
 
 def make_turns(count):
-    """Entries of some turns, each with its cost at the end."""
+    """Return the entries of some turns, each with its cost at the end."""
     writer, at = Writer(), None
     for number in range(count):
         at = writer.answer(writer.ask(at, f"prompt {number}"), f"answer {number}")
@@ -81,7 +81,7 @@ def make_turns(count):
 
 
 async def test_an_empty_machine_gets_everything(machine):
-    """Where the CLI keeps it, for its owner only, with subagents and what is noted of them."""
+    """The transcript is in the CLI's folder, readable for its owner only, with subagents and their metadata."""
     lines = make_turns(2)
     await machine.store.append(machine.key, lines)
     agent = {**machine.key, "subpath": "subagents/agent-a1"}
@@ -98,7 +98,7 @@ async def test_an_empty_machine_gets_everything(machine):
 
 
 async def test_a_machine_that_is_behind_gets_the_rest(machine):
-    """The cost of the turns elsewhere too, and copies of API requests stay."""
+    """The cost of turns on other machines is added too, and local copies of API requests stay."""
     lines = make_turns(3)
     await machine.store.append(machine.key, lines)
     local = [{"type": "api-request", "body": "x"}, *lines[: len(lines) // 3]]
@@ -112,7 +112,7 @@ async def test_a_machine_that_is_behind_gets_the_rest(machine):
 
 
 async def test_a_store_that_is_behind_gets_the_rest(machine):
-    """A title that only it has is no second branch."""
+    """A title that only the store has does not count as a second branch."""
     lines = make_turns(2)
     title = {"type": "custom-title", "customTitle": "x", "uuid": "only in the store"}
     await machine.store.append(machine.key, [*lines[: len(lines) // 2], title])
@@ -124,7 +124,7 @@ async def test_a_store_that_is_behind_gets_the_rest(machine):
 
 @pytest.mark.parametrize("where", ["another folder", "the spool"])
 async def test_a_turn_that_is_only_elsewhere_on_this_machine_is_stored_first(machine, where):
-    """The store was away when it was written."""
+    """The store could not be reached when the turn was written."""
     lines = make_turns(2)
     await machine.store.append(machine.key, lines[: len(lines) // 2])
     if where == "the spool":
@@ -138,7 +138,7 @@ async def test_a_turn_that_is_only_elsewhere_on_this_machine_is_stored_first(mac
 
 
 async def test_a_session_that_is_only_in_the_spool_is_resumed(machine):
-    """The store was away from the first prompt on."""
+    """The store could not be reached from the first prompt on."""
     lines = make_turns(1)
     machine.spool.add(machine.key, lines)
     await machine.resume()
@@ -147,7 +147,7 @@ async def test_a_session_that_is_only_in_the_spool_is_resumed(machine):
 
 @pytest.mark.parametrize("where", ["own", "-other"])
 async def test_two_branches_are_an_error_and_nothing_is_changed(machine, where):
-    """Wherever the other one is."""
+    """The other branch may be in the same project folder or in another one."""
     lines = make_turns(2)
     await machine.store.append(machine.key, lines)
     other = Writer()
@@ -164,7 +164,7 @@ async def test_two_branches_are_an_error_and_nothing_is_changed(machine, where):
 
 @pytest.mark.parametrize("content", [b"", b"torn", b'{"type":"custom-title","customTitle":"mine"}\n'])
 async def test_a_local_file_without_messages_is_kept(machine, content):
-    """What is in it, and then everything else."""
+    """Its content is kept; the entries of the store follow."""
     lines = make_turns(1)
     await machine.store.append(machine.key, lines)
     machine.folder.mkdir(parents=True)
@@ -190,7 +190,7 @@ async def test_a_local_file_without_messages_is_kept(machine, content):
     ],
 )
 async def test_no_name_in_a_store_leads_elsewhere(machine, tmp_path, subpath, caplog):
-    """It is skipped, with a line in the log."""
+    """It is skipped, and the log says so."""
 
     class Hostile(InMemorySessionStore):
         async def list_subkeys(self, key):
@@ -207,7 +207,7 @@ async def test_no_name_in_a_store_leads_elsewhere(machine, tmp_path, subpath, ca
 
 
 async def test_a_folder_that_cannot_be_written_is_gone_round(machine):
-    """By a temporary one, which the CLI gets as a path."""
+    """The transcript is written to a temporary folder, and the CLI gets its path."""
     lines = make_turns(1)
     await machine.store.append(machine.key, lines)
     machine.block()
@@ -233,7 +233,7 @@ async def test_a_folder_that_cannot_be_written_is_gone_round(machine):
     ],
 )
 async def test_a_cli_that_cannot_go_on_elsewhere_is_refused(machine, monkeypatch, does, can):
-    """Before it is started, with what to do; and no folder is left behind."""
+    """The error comes before the CLI is started and says what to do; no folder is left behind."""
     await machine.store.append(machine.key, make_turns(1))
     machine.block()
     if "sleep" in does:
@@ -253,7 +253,7 @@ async def test_a_cli_that_cannot_go_on_elsewhere_is_refused(machine, monkeypatch
 @pytest.mark.process
 @pytest.mark.parametrize("resumed", [None, OTHER, "my title", "fork"])
 async def test_what_every_cli_would_write_to_its_own_folder_is_refused(machine, resumed):
-    """A new session, one that is not in the store, a fork: there is no other place for them."""
+    """A new session, one that is not in the store and a fork can only be written to the CLI's own folder."""
     await machine.store.append(machine.key, make_turns(1))
     machine.block()
     changes = {"resume": SESSION, "fork_session": True} if resumed == "fork" else {"resume": resumed}
@@ -301,12 +301,12 @@ anyio.run(main)
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("stored", [8, 4])
 async def test_a_transcript_that_can_only_be_read_is_not_gone_on_with(tmp_path, stored):
-    """Even if it is up to date: the CLI could not write to it. What only it has is stored first."""
+    """Even if it is up to date: the CLI could not write to it. Entries that only it has are stored first."""
     lines = make_turns(2)
     assert len(lines) == 8
     given = {"home": str(tmp_path / "home"), "cwd": str(tmp_path), "resume": SESSION, "lines": lines}
     command = [sys.executable, "-c", PROGRAM, json.dumps({**given, "stored": stored})]
-    if os.getuid() == 0:  # who may write everything, unless without that right
+    if os.getuid() == 0:  # root may write every file, unless it gives that capability up
         if shutil.which("setpriv") is None:
             pytest.skip("there is no setpriv, and root may write every file")
         command = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override", *command]
@@ -317,7 +317,7 @@ async def test_a_transcript_that_can_only_be_read_is_not_gone_on_with(tmp_path, 
 
 
 async def test_a_linked_folder_is_followed(machine, tmp_path):
-    """As the CLI does."""
+    """The CLI follows such links too."""
     await machine.store.append(machine.key, make_turns(1))
     (tmp_path / "elsewhere").mkdir()
     machine.home.mkdir()
@@ -328,7 +328,7 @@ async def test_a_linked_folder_is_followed(machine, tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may start the CLI as another user")
 async def test_the_user_of_the_cli_can_read_it(machine):
-    """If that is another one."""
+    """The files belong to that user."""
     await machine.store.append(machine.key, make_turns(1))
     await machine.resume(user="nobody")
     number = pwd.getpwnam("nobody").pw_uid
@@ -336,7 +336,7 @@ async def test_the_user_of_the_cli_can_read_it(machine):
 
 
 async def test_a_session_of_another_folder_is_found(machine):
-    """And its store's key is kept for what comes."""
+    """The key that the store has for it is kept for later entries."""
     await machine.store.append({**machine.key, "project_key": "-elsewhere"}, make_turns(1))
     fetched = await machine.resume()
     assert fetched.project_keys == {machine.key["project_key"]: "-elsewhere"}
@@ -344,7 +344,7 @@ async def test_a_session_of_another_folder_is_found(machine):
 
 
 async def test_what_the_store_does_not_have_is_left_to_the_cli(machine):
-    """Nothing is written; so is a title, which only the CLI understands."""
+    """Nothing is written, and the options stay. The same holds for a title, which only the CLI can resolve."""
     assert (await machine.resume()).options.resume == SESSION
     assert (await machine.resume(resume="my title")).options.resume == "my title"
     assert (await machine.resume(resume=None)).options.resume is None
@@ -352,7 +352,7 @@ async def test_what_the_store_does_not_have_is_left_to_the_cli(machine):
 
 
 async def test_continuing_takes_the_newest_of_a_thousand(machine):
-    """Without loading the others."""
+    """The other sessions are not loaded."""
     loads = []
 
     class Counting(InMemorySessionStore):
@@ -394,7 +394,7 @@ def _answer(method, value):
     ],
 )
 async def test_a_store_that_returns_rubbish_is_named(machine, methods, text):
-    """With the method, what it should return, and what it did."""
+    """The error has the method, what it should return, and what it returned."""
     machine.store = type("Odd", (InMemorySessionStore,), methods)()
     await machine.store.append(machine.key, make_turns(1))
     again = {"resume": None, "continue_conversation": True} if "list_sessions" in methods else {}
@@ -405,7 +405,7 @@ async def test_a_store_that_returns_rubbish_is_named(machine, methods, text):
 
 
 async def test_a_store_that_hangs_is_an_error_after_the_limit(machine):
-    """`load_timeout_ms`, with the name of the method and of the option."""
+    """The limit is `load_timeout_ms`; the error names the method and the option."""
 
     class Hanging(InMemorySessionStore):
         async def load(self, key):
@@ -417,7 +417,7 @@ async def test_a_store_that_hangs_is_an_error_after_the_limit(machine):
 
 
 async def test_loading_a_large_session_does_not_block(machine):
-    """30 MB in one entry: the event loop turns meanwhile."""
+    """With 30 MB in one entry, the event loop still runs other tasks."""
     lines = make_turns(1)
     lines[0]["message"]["content"] = "x" * 30_000_000
     await machine.store.append(machine.key, lines)

@@ -31,12 +31,12 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def config(tmp_path):
-    """A CLI's folder of its own."""
+    """Return the path of a CLI's folder that does not exist yet."""
     return tmp_path / "config"
 
 
 def write(config):
-    """A conversation with a call; returns its path."""
+    """Write a conversation with a call; returns its path."""
     writer = Writer()
     place = writer.answer(writer.ask(None, "hello"), "hi", calls=1)
     writer.answer(writer.ask(place, "and now?"), "done")
@@ -51,7 +51,7 @@ def write(config):
 
 @pytest.fixture(params=["disk", "store", "store, wherever it ran"])
 async def session(request, config):
-    """The same session, on disk or in a store, of which the directory may not be known."""
+    """Return the same session on disk, in a store, or in a store without its directory."""
     path = write(config)
     if request.param == "disk":
         return Session(SESSION, config_dir=config)
@@ -64,7 +64,7 @@ async def session(request, config):
 
 
 def test_a_new_session_has_its_id_at_once():
-    """Before anything began."""
+    """It has one before its first turn."""
     assert uuid.UUID(Session().id).version == 4
     assert Session().id != Session().id
     with pytest.raises(ValueError, match="Invalid session_id"):
@@ -72,7 +72,7 @@ def test_a_new_session_has_its_id_at_once():
 
 
 async def test_the_history_is_in_the_classes_of_the_live_stream(session):
-    """With the results of tools, as they were."""
+    """Messages have the same types, and results of tools are unchanged."""
     messages = await session.messages()
     assert [type(each) for each in messages] == [
         *(UserMessage, AssistantMessage, AssistantMessage, UserMessage, UserMessage, AssistantMessage)
@@ -92,7 +92,7 @@ async def test_the_history_is_in_the_classes_of_the_live_stream(session):
 
 
 async def test_it_is_renamed_tagged_and_described(session):
-    """As the functions do."""
+    """The results are those of the session functions."""
     await session.rename("Mine")
     await session.tag("blue")
     info = await session.info()
@@ -103,7 +103,7 @@ async def test_it_is_renamed_tagged_and_described(session):
 
 
 async def test_a_title_reaches_the_store_and_the_local_file(config):
-    """Otherwise they would disagree."""
+    """Otherwise the two would differ."""
     write(config)
     store = InMemorySessionStore()
     await sessions.import_session_to_store(SESSION, store, config_dir=config)
@@ -115,7 +115,7 @@ async def test_a_title_reaches_the_store_and_the_local_file(config):
 
 
 async def test_it_is_forked_at_a_message_and_deleted(session):
-    """The copy is a session of the same place."""
+    """The copy has the directory, store and folder of the original."""
     first = (await session.messages())[1]
     copy = await session.fork(at=first.uuid, title="Second thoughts")
     assert (copy.directory, copy.store, copy.config_dir) == (
@@ -133,7 +133,7 @@ async def test_it_is_forked_at_a_message_and_deleted(session):
 
 
 async def test_a_session_that_has_not_begun_has_no_history(config):
-    """And that is no error."""
+    """Reading it is no error; changing it is."""
     session = Session(config_dir=config)
     assert not await session.exists()
     assert await session.messages() == []
@@ -143,7 +143,7 @@ async def test_a_session_that_has_not_begun_has_no_history(config):
 
 
 async def test_options_begin_a_session_and_then_resume_it(config):
-    """Under the same id; what was given stays as it was."""
+    """Both have the same id; the given options are not modified."""
     given = ClaudeAgentOptions(model="m", continue_conversation=True, env={"X": "1"})
     session = Session(SESSION, "/work", config_dir=config)
     options = await session.options(given)
@@ -157,7 +157,7 @@ async def test_options_begin_a_session_and_then_resume_it(config):
 
 
 async def test_resume_or_create_looks_where_the_run_will(config):
-    """In the folder that the options name, and in their store."""
+    """It looks in the folder that the options name, or in their store."""
     options = ClaudeAgentOptions(env={"CLAUDE_CONFIG_DIR": str(config)})
     assert (await resume_or_create(SESSION, options)).session_id == SESSION
     write(config)
@@ -178,7 +178,7 @@ async def test_resume_or_create_looks_where_the_run_will(config):
     "content", [b"", b'{"type":"queue-operation"}\n', b'{"type":"custom-title","customTitle":"x"}\n']
 )
 async def test_a_file_in_which_nothing_was_said_is_put_aside(config, content):
-    """The CLI would neither resume it nor begin a session under its id; its content is kept."""
+    """The CLI would neither resume it nor begin a session under its id, so it is renamed; its content is kept."""
     path = config / "projects" / "-work" / f"{SESSION}.jsonl"
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
@@ -209,7 +209,7 @@ async def test_a_file_that_a_cli_has_just_begun_is_left_alone(config):
 
 
 async def test_a_run_has_the_id_of_its_session(config):
-    """Which was known before."""
+    """The id is known before the run."""
     cli = ScriptedCLI([say("hi")])
     session = Session(config_dir=config)
     reply = await run(
@@ -219,7 +219,7 @@ async def test_a_run_has_the_id_of_its_session(config):
 
 
 async def test_a_client_knows_its_session(config):
-    """At once if the options name it, else from its first turn on, and after it has ended."""
+    """It is known at once if the options name it, else from the first turn on, also after the client was closed."""
     cli = ScriptedCLI([say("hi"), say("hi")])
     env = {"CLAUDE_CONFIG_DIR": str(config)}
     named = ClaudeSDKClient(ClaudeAgentOptions(session_id=SESSION, env=env))
@@ -240,7 +240,7 @@ async def test_a_client_knows_its_session(config):
 
 
 async def test_cost_and_export_are_those_of_the_functions(session):
-    """On disk and in a store, with what subagents used."""
+    """This holds on disk and in a store, whose subagents count too."""
     if session.store is not None:
         key = {"project_key": sessions.project_key_for_directory("/work"), "session_id": SESSION}
         below = Writer()

@@ -1,4 +1,4 @@
-"""The spool: private files in the CLI's layout, and never anywhere else."""
+"""The spool: private files in the CLI's layout, inside its own folder only."""
 
 import stat
 from pathlib import Path
@@ -13,7 +13,7 @@ KEY = {"project_key": "-work", "session_id": SESSION}
 
 
 def test_every_session_function_works_on_a_spool(tmp_path):
-    """By its folder as `config_dir`; only the owner can read it."""
+    """Its folder is passed as `config_dir`; only the owner can read it."""
     spool, writer = Spool(tmp_path / "spool"), Writer()
     writer.answer(writer.ask(None, "Where is the key?"), "Under the mat.")
     for line in writer.lines:
@@ -27,7 +27,7 @@ def test_every_session_function_works_on_a_spool(tmp_path):
 
 
 def test_a_copy_leaves_out_what_a_store_never_gets(tmp_path):
-    """And takes the place of an older one."""
+    """A newer copy replaces an older one."""
     spool, writer = Spool(tmp_path / "spool"), Writer()
     writer.ask(None, "x")
     writer.note(type="api-request")
@@ -39,7 +39,7 @@ def test_a_copy_leaves_out_what_a_store_never_gets(tmp_path):
 
 @pytest.mark.parametrize("project", ["../x", "", "a/b", "..", "a\0b", "C:", "n" * 500])
 def test_no_project_leads_out_of_it(tmp_path, project):
-    """There is no such file, and none is made."""
+    """No file is found or written for such a key."""
     spool = Spool(tmp_path / "deep" / "spool")
     assert spool.find({**KEY, "project_key": project}) is None
     with pytest.raises(OSError, match="cannot be used as a file name"):
@@ -48,13 +48,13 @@ def test_no_project_leads_out_of_it(tmp_path, project):
 
 
 def test_a_subpath_is_a_file_below():
-    """Or none."""
+    """A subpath that leads elsewhere gives None."""
     assert find_transcript_path(Path("/s"), "subagents/agent-a.b") == Path("/s/subagents/agent-a.b.jsonl")
     assert find_transcript_path(Path("/s"), "a/../b") is None
 
 
 def test_files_for_a_while_are_known(tmp_path, monkeypatch):
-    """Also behind a link."""
+    """A path through a link is recognised too."""
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "tmp")

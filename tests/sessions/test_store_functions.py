@@ -1,4 +1,4 @@
-"""The session functions on a store: beside the official ones, with stores that lack methods, fail or hang."""
+"""The session functions on a store: like the official ones, and with stores that lack methods, fail or hang."""
 
 import json
 from dataclasses import asdict
@@ -17,7 +17,7 @@ OTHER = "22222222-2222-4222-8222-222222222222"
 
 
 async def fill(store, writer=None):
-    """A session with a subagent."""
+    """Store a session with a call, or the writer's; returns the writer."""
     if writer is None:
         writer = Writer()
         writer.answer(writer.ask(None, "hello"), "hi", calls=1)
@@ -26,7 +26,7 @@ async def fill(store, writer=None):
 
 
 async def both(name, store, *arguments):
-    """The answers of both packages as plain data."""
+    """Return the results of both packages as plain data."""
     answers = []
     for package in (ours, official):
         found = await getattr(package, name)(store, *arguments)
@@ -37,7 +37,7 @@ async def both(name, store, *arguments):
 @pytest.mark.asyncio_only
 @given(conversations())
 async def test_messages_are_the_official_ones(writer):
-    """Any conversation, in pages too."""
+    """This holds for any conversation and for pages of it."""
     store = ours.InMemorySessionStore()
     await fill(store, writer)
     for arguments in [(SESSION, "/work"), (SESSION, "/work", 2, 1), ("x", "/work"), (OTHER, "/work")]:
@@ -46,7 +46,7 @@ async def test_messages_are_the_official_ones(writer):
 
 
 async def test_a_list_comes_from_summaries_alone():
-    """Nothing is loaded from a store that keeps them."""
+    """If the store keeps summaries, no session is loaded."""
 
     class Counting(ours.InMemorySessionStore):
         async def load(self, key):
@@ -62,7 +62,7 @@ async def test_a_list_comes_from_summaries_alone():
 
 
 class Plain:
-    """A store that lists and loads, and keeps no summaries. Loads of some sessions fail."""
+    """A store that can list and load but keeps no summaries; loading some sessions fails."""
 
     def __init__(self, inner, failing=()):
         self.inner, self.failing, self.loaded = inner, failing, []
@@ -77,7 +77,7 @@ class Plain:
 
 
 async def test_one_session_that_cannot_be_loaded_hides_no_other(caplog):
-    """It is in the list with the reason, and in the log."""
+    """It is listed with the reason, which is logged too."""
     inner = ours.InMemorySessionStore()
     await fill(inner)
     writer = Writer(OTHER)
@@ -89,7 +89,7 @@ async def test_one_session_that_cannot_be_loaded_hides_no_other(caplog):
 
 
 async def test_only_a_page_is_loaded():
-    """Sixteen at a time."""
+    """Sessions are loaded sixteen at a time, until the page is full."""
     inner = ours.InMemorySessionStore()
     for number in range(50):
         writer = Writer(f"{OTHER[:-2]}{number:02}")
@@ -102,7 +102,7 @@ async def test_only_a_page_is_loaded():
 
 
 async def test_a_stale_summary_is_made_again():
-    """One that is older than its session does not count."""
+    """A summary that is older than its session is not used."""
 
     class Stale(ours.InMemorySessionStore):
         async def list_session_summaries(self, project_key):
@@ -116,7 +116,7 @@ async def test_a_stale_summary_is_made_again():
 
 
 async def test_a_session_has_the_time_of_its_last_entry():
-    """Not that of the call."""
+    """The time is not that of the call."""
     store = ours.InMemorySessionStore()
     writer = await fill(store)
     await store.append(KEY, [{"type": "last-prompt", "lastPrompt": "hello"}])
@@ -134,7 +134,7 @@ async def test_a_session_has_the_time_of_its_last_entry():
     ],
 )
 async def test_a_method_that_is_missing_is_named(name, arguments, missing):
-    """With the official kind of error."""
+    """It is the same type of error as the official package's."""
 
     class Two:
         append = load = None
@@ -145,7 +145,7 @@ async def test_a_method_that_is_missing_is_named(name, arguments, missing):
 
 
 async def test_titles_and_tags_are_the_official_lines():
-    """Programs that read the store see no difference."""
+    """Other programs that read the store see no difference."""
     lines = []
     for package in (ours, official):
         store = ours.InMemorySessionStore()
@@ -159,13 +159,13 @@ async def test_titles_and_tags_are_the_official_lines():
 
 
 async def test_deleting_from_a_store_that_cannot_is_logged(caplog):
-    """As with the official package nothing happens, but somebody is told."""
+    """As with the official package nothing is deleted, but the log says so."""
     await ours.delete_session_via_store(Plain(ours.InMemorySessionStore()), SESSION, "/work")
     assert "has no delete()" in caplog.text
 
 
 async def test_a_fork_takes_its_subagents_along():
-    """And leaves the original as it was."""
+    """The original is unchanged."""
     store = ours.InMemorySessionStore()
     await fill(store)
     before = store.get_entries(KEY)
@@ -184,7 +184,7 @@ async def test_a_fork_takes_its_subagents_along():
 
 
 async def test_an_import_adds_what_the_store_lacks(tmp_path, caplog):
-    """What the CLI would have sent, once; a torn line is left out and named."""
+    """It adds, once, what the CLI would have sent; a torn line is left out and logged."""
     writer = Writer()
     writer.answer(writer.ask(None, "hello"), "hi")
     writer.note(type="api-request-blob", data="x")
@@ -212,8 +212,25 @@ async def test_an_import_adds_what_the_store_lacks(tmp_path, caplog):
         await ours.import_session_to_store(OTHER, store, config_dir=tmp_path)
 
 
+@pytest.mark.parametrize(("size", "batches"), [(400, [400, 300]), (600, [600, 100]), (0, [500, 200])])
+async def test_an_import_adds_batches_of_the_size_that_was_asked_for(tmp_path, size, batches):
+    """Zero stands for 500, as in the official package."""
+    writer, seen = Writer(), []
+    while len(writer.lines) < 700:
+        writer.note(type="last-prompt", lastPrompt=str(len(writer.lines)))
+    writer.write(tmp_path)
+
+    class Counting(ours.InMemorySessionStore):
+        async def append(self, key, entries):
+            seen.append(len(entries))
+            await super().append(key, entries)
+
+    await ours.import_session_to_store(SESSION, Counting(), config_dir=tmp_path, batch_size=size)
+    assert seen == batches
+
+
 async def test_a_store_that_hangs_is_a_timeout_that_names_the_call(monkeypatch):
-    """Whoever waits learns for what."""
+    """The error names the method of the store."""
 
     class Hanging(ours.InMemorySessionStore):
         async def load(self, key):

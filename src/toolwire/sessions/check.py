@@ -73,8 +73,7 @@ def check_sessions(
             f"the same session is also in {others[0]}; the newest file is used",
             name,
         )
-        for name, them in copies.items()
-        for path, *others in [them]
+        for name, (path, *others) in copies.items()
         if others
     ]
     if directory is None:
@@ -146,33 +145,31 @@ def _find_remains(config_folder: Path, known: set[str]) -> Iterator[SessionProbl
 
 
 def _check_transcript(file: SessionFile, session_id: str, *, of_subagent: bool) -> Iterator[SessionProblem]:
-    path = str(file.path)
+    try:
+        for kind, message in _find_faults(file, of_subagent=of_subagent):
+            yield SessionProblem(kind, str(file.path), message, session_id)
+    except OSError as error:
+        yield _unreadable(error, session_id)
+
+
+def _find_faults(file: SessionFile, *, of_subagent: bool) -> Iterator[tuple[ProblemKind, str]]:
+    """Read a transcript, and yield the kind and the description of each problem."""
     bad: list[int] = []
     nodes: dict[str, tree.Node] = {}
     duplicates = 0
-    try:
-        for place, entry in transcript.read_entries(file.path, skipped=bad):
-            node = tree.make_node(entry, place)
-            if node is not None:
-                duplicates += node.uuid in nodes
-                nodes.setdefault(node.uuid, node)
-        is_torn = bool(bad) and not transcript.ends_with_newline(file.path)
-    except OSError as error:
-        yield _unreadable(error, session_id)
-        return
-    if is_torn:
-        message = f"the last line, at byte {bad.pop()}, is torn: it was not written completely"
-        yield SessionProblem("torn_line", path, message, session_id)
+    for place, entry in transcript.read_entries(file.path, skipped=bad):
+        node = tree.make_node(entry, place)
+        if node is not None:
+            duplicates += node.uuid in nodes
+            nodes.setdefault(node.uuid, node)
+    if bad and not transcript.ends_with_newline(file.path):
+        yield "torn_line", f"the last line, at byte {bad.pop()}, is torn: it was not written completely"
     if bad:
-        message = f"{len(bad)} lines cannot be read, the first at byte {bad[0]}; they are skipped"
-        yield SessionProblem("bad_line", path, message, session_id)
+        yield "bad_line", f"{len(bad)} lines cannot be read, the first at byte {bad[0]}; they are skipped"
     if duplicates:
-        message = f"{duplicates} entries occur more than once"
-        yield SessionProblem("duplicate_uuid", path, message, session_id)
+        yield "duplicate_uuid", f"{duplicates} entries occur more than once"
     gaps = [node for node in nodes.values() if node.parent is not None and node.parent not in nodes]
     if gaps and not (of_subagent and len(gaps) == 1):  # a forked subagent begins with a message of its parent
-        message = f"{len(gaps)} entries have a missing parent, the first at byte {gaps[0].position}"
-        yield SessionProblem("gap", path, message, session_id)
+        yield "gap", f"{len(gaps)} entries have a missing parent, the first at byte {gaps[0].position}"
     if cycles := tree.find_cycles(nodes):
-        message = f"entries are their own ancestors (a cycle), one of them at byte {cycles[0].position}"
-        yield SessionProblem("cycle", path, message, session_id)
+        yield "cycle", f"entries are their own ancestors (a cycle), one of them at byte {cycles[0].position}"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
+from operator import add
 from typing import Any, Final, Literal, get_args
 
 from toolwire._support.log import logger_for
@@ -27,6 +28,10 @@ CostGrouping = Literal["session", "day", "project", "model", "tag"]
 _ROUNDING: Final = 1e-9
 _TOO_MANY: Final = 1 << 50
 """Numbers of tokens or dollars from here on are implausible, and ignored."""
+API_KEYS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+"""The keys of a `TokenUsage`, in its order, in the usage of a response of the API."""
+MODEL_KEYS: Final = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+"""The same in the CLI's totals by model."""
 UNKNOWN: Final = "unknown"
 """Stands for the model or the day of usage for which it is not recorded."""
 
@@ -45,18 +50,23 @@ class TokenUsage(Record):
     @property
     def tokens(self) -> int:
         """The number of all tokens."""
-        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+        return sum(_list_tokens(self))
 
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
         """Return the sum. Dollars are unknown (None) only if both are."""
         known = [each.cost_usd for each in (self, other) if each.cost_usd is not None]
-        return TokenUsage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            sum(known) if known else None,
-        )
+        tokens = map(add, _list_tokens(self), _list_tokens(other))
+        return _make_usage(tokens, sum(known) if known else None)
+
+
+def _list_tokens(usage: TokenUsage) -> tuple[int, ...]:
+    return usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens
+
+
+def _make_usage(tokens: Iterable[int], dollars: float | None) -> TokenUsage:
+    usage = TokenUsage(*tokens)
+    usage.cost_usd = dollars
+    return usage
 
 
 @dataclass(frozen=True)
@@ -376,7 +386,7 @@ class _Count:
             weights[each.day, each.model] += each.usage.tokens or 1
         attributed = 0.0
         for model, usage in total.models.items():
-            added = _subtract(usage, before.models.get(model) if before else None)
+            added = subtract(usage, before.models.get(model) if before else None)
             attributed += added.cost_usd or 0.0
             own = {day: count for (day, name), count in weights.items() if name == model}
             self._share_out(model, added, own or _by_day(weights))
@@ -395,7 +405,7 @@ class _Count:
         for day, weight in list(weights.items())[:-1]:
             part = _scale(usage, weight / whole)
             self._add(day, model, part)
-            left = _subtract(left, part)
+            left = subtract(left, part)
         self._add(next(reversed(list(weights)), self._last_day), model, left)
 
     def _add(self, day: str, model: str, usage: TokenUsage) -> None:
@@ -425,12 +435,7 @@ def _read_response(entry: Mapping[str, Any]) -> tuple[str, _Response] | None:
     name = next((each for each in names if isinstance(each, str) and each), None)
     model = message.get("model")
     at = entries.read_time(entry.get("timestamp")) or 0
-    counted = TokenUsage(
-        _count(usage.get("input_tokens")),
-        _count(usage.get("output_tokens")),
-        _count(usage.get("cache_read_input_tokens")),
-        _count(usage.get("cache_creation_input_tokens")),
-    )
+    counted = TokenUsage(*(_count(usage.get(key)) for key in API_KEYS))
     if name is None or not counted.tokens:
         return None
     try:
@@ -446,13 +451,7 @@ def _read_total(entry: Mapping[str, Any], session_id: str, uuid: str) -> _Total 
         return None
     found = entry.get("modelUsage")
     models = {
-        name: TokenUsage(
-            _count(each.get("inputTokens")),
-            _count(each.get("outputTokens")),
-            _count(each.get("cacheReadInputTokens")),
-            _count(each.get("cacheCreationInputTokens")),
-            _dollars(each.get("costUSD")),
-        )
+        name: _make_usage((_count(each.get(key)) for key in MODEL_KEYS), _dollars(each.get("costUSD")))
         for name, each in (found.items() if isinstance(found, dict) else ())
         if isinstance(each, dict)
     }
@@ -480,27 +479,18 @@ def _by_day(weights: Mapping[tuple[str, str], int]) -> dict[str, int]:
     return dict(days)
 
 
-def _subtract(usage: TokenUsage, other: TokenUsage | None) -> TokenUsage:
+def subtract(usage: TokenUsage, other: TokenUsage | None) -> TokenUsage:
+    """Return the difference; no number of tokens is less than 0."""
     if other is None:
         return usage
     dollars = None if usage.cost_usd is None else usage.cost_usd - (other.cost_usd or 0.0)
-    return TokenUsage(
-        max(usage.input_tokens - other.input_tokens, 0),
-        max(usage.output_tokens - other.output_tokens, 0),
-        max(usage.cache_read_tokens - other.cache_read_tokens, 0),
-        max(usage.cache_write_tokens - other.cache_write_tokens, 0),
-        dollars,
-    )
+    tokens = (max(one - two, 0) for one, two in zip(_list_tokens(usage), _list_tokens(other), strict=True))
+    return _make_usage(tokens, dollars)
 
 
 def _scale(usage: TokenUsage, share: float) -> TokenUsage:
-    return TokenUsage(
-        round(usage.input_tokens * share),
-        round(usage.output_tokens * share),
-        round(usage.cache_read_tokens * share),
-        round(usage.cache_write_tokens * share),
-        None if usage.cost_usd is None else usage.cost_usd * share,
-    )
+    dollars = None if usage.cost_usd is None else usage.cost_usd * share
+    return _make_usage((round(each * share) for each in _list_tokens(usage)), dollars)
 
 
 def _day_of(when: datetime) -> str:

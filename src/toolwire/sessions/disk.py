@@ -311,9 +311,8 @@ def fork_session(
     source = find_file(session_id, directory, config_dir)
     fork = tree.Fork(_entries_of(source.path), source.session_id, up_to_message_id)
     copy = SessionFile(source.path.with_name(f"{fork.session_id}.jsonl"), 0, 0)
-    cleaned = (title or "").strip() or None
     try:
-        _write(copy.path, fork.copy(_entries_of(source.path), cleaned, datetime.now(UTC)))
+        _write(copy.path, fork.copy(_entries_of(source.path), title, datetime.now(UTC)))
         for path in paths.list_subagent_files(source.folder):
             metadata = paths.read_subagent_metadata(path)
             if up_to_message_id is None or metadata.get("toolUseId") in fork.tool_uses:

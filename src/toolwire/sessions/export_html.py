@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any, Final
 
 from toolwire._support.words import reveal
-from toolwire.sessions import recorded
+from toolwire.sessions import entries, recorded
 from toolwire.sessions.cost import read_cost
 from toolwire.sessions.export_header import describe_header
 from toolwire.sessions.export_markdown import cut
@@ -153,10 +153,8 @@ class _Page:
         for part in result.parts:
             if isinstance(part, Text):
                 yield _render_code(part.text)
-            elif isinstance(part, Picture):
-                yield self._render_picture(part)
             else:
-                yield f'<p class="label">{_line(part.kind)}</p>{_render_code(part.text)}'
+                yield from self._render_part(part)
 
     def _render_subagent(self, subagent: Subagent) -> Iterator[str]:
         name = _line(" ".join(filter(None, ("Subagent", subagent.agent_type))))
@@ -262,5 +260,4 @@ def _line(text: str) -> str:
 
 def _gist(text: str) -> str:
     """Return the beginning of a text, safe for HTML."""
-    line = " ".join(text[:2000].split())
-    return escape(reveal(line if len(line) <= _LONGEST_GIST else f"{line[:_LONGEST_GIST].rstrip()}…"))
+    return escape(reveal(entries.shorten(" ".join(text[:2000].split()), _LONGEST_GIST)))

@@ -86,10 +86,10 @@ def _render_call(call: Call, level: int) -> Iterator[str]:
     for subagent in call.subagents:
         yield from _render_subagent(subagent, level + 1)
         yield f"\n*End of subagent {_inline(subagent.agent_id)}*\n"
-    yield from _render_result(call.result)
+    yield from _render_result(call.result, level)
 
 
-def _render_result(result: Result | None) -> Iterator[str]:
+def _render_result(result: Result | None, level: int) -> Iterator[str]:
     if result is None:
         yield "\n*No result*\n"
         return
@@ -97,10 +97,8 @@ def _render_result(result: Result | None) -> Iterator[str]:
     for part in result.parts:
         if isinstance(part, Text):
             yield _fence(part.text)
-        elif isinstance(part, Picture):
-            yield f"\n*({describe_picture(part)})*\n"
         else:
-            yield f"\n*{_inline(part.kind)}*\n{_fence(part.text)}"
+            yield from _render_part(part, "tool", level)
 
 
 def _render_subagent(subagent: Subagent, level: int) -> Iterator[str]:

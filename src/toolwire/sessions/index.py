@@ -280,15 +280,8 @@ class Index:
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """Use the connection for one transaction."""
-        with self.guard() as db:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
+        with self.guard() as db, search.transaction(db):
+            yield db
 
     # --- summaries ---
 
@@ -483,16 +476,11 @@ def forget_files(config_folder: Path, files: Iterable[SessionFile]) -> None:
 class _Message:
     """A message with the fields that can be searched."""
 
-    uuid: str | None
-    type: str
-    timestamp: str | None
-    time: int | None
-    model: str | None
-    branch: str | None
+    columns: tuple[Any, ...]
+    """In the order of the table of messages, from `uuid` on."""
     tools: list[str]
     results_of: list[str]
-    said: str
-    output: str
+    texts: tuple[str, str]
 
 
 @dataclass
@@ -504,6 +492,8 @@ class _Piece:
     after: Progress
     is_new: bool
     """True if the transcript is read from its beginning."""
+    size: int = 0
+    """The number of bytes that were read for it."""
     messages: list[_Message] = field(default_factory=list)
     calls: dict[str, str] = field(default_factory=dict)
     tag: str | None = None
@@ -528,11 +518,18 @@ class _Texts:
                 if not _has_texts(db):  # another process may have been faster
                     _create_texts(db)
         for _ in range(_ROUNDS):
-            reader = _TextReader(self._find_changed(folders, everything=everything), on_progress)
-            while batch := reader.read_batch():
-                done = self._keep(batch)
-                reader.skip({piece.key for piece in batch} - done)
-            if not reader.skipped:
+            changed = self._find_changed(folders, everything=everything)
+            total, read = sum(max(file.size - before.place, 0) for _, file, before in changed), 0
+            skipped: set[_Key] = set()
+            pieces = _read_pieces(changed, skipped)
+            while batch := _take_batch(pieces):
+                read += sum(piece.size for piece in batch)
+                if on_progress is not None and total:
+                    on_progress(min(read, total), total)
+                skipped |= {piece.key for piece in batch} - self._keep(batch)
+            if on_progress is not None and total:
+                on_progress(total, total)
+            if not skipped:
                 return  # otherwise another process has added some parts, and may not be finished
 
     def _find_changed(
@@ -629,9 +626,8 @@ def _keep_piece(
             select = "SELECT tool FROM names WHERE transcript = ? AND call = ?"
             tools.update(tool for (tool,) in db.execute(select, (transcript_id, call)))
         calls += [(number, tool) for tool in tools]
-        about = (message.uuid, message.type, message.timestamp, message.time, message.model, message.branch)
-        rows.append((number, transcript_id, *about))
-        said.append((number, message.said, message.output))
+        rows.append((number, transcript_id, *message.columns))
+        said.append((number, *message.texts))
     db.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
     db.executemany("INSERT INTO calls VALUES (?, ?)", calls)
     texts.add(said)
@@ -642,65 +638,48 @@ def _keep_piece(
         db.execute("UPDATE transcripts SET tag = ? WHERE id = ?", (piece.tag, transcript_id))
 
 
-class _TextReader:
-    """Reads the texts of changed transcripts, a batch at a time."""
+def _take_batch(pieces: Iterator[_Piece]) -> list[_Piece]:
+    """Return the next parts of transcripts, to be added in one transaction; an empty list at the end."""
+    batch: list[_Piece] = []
+    size = 0
+    for piece in pieces:
+        batch.append(piece)
+        size += piece.size
+        if size >= _BATCH:
+            break
+    return batch
 
-    def __init__(
-        self, changed: list[tuple[_Key, SessionFile, Progress]], on_progress: OnProgress | None
-    ) -> None:
-        self._report = on_progress
-        self._total = sum(max(file.size - before.place, 0) for _, file, before in changed)
-        self._read = 0
-        self.skipped: set[_Key] = set()
-        """Transcripts that another process has added first."""
-        self._pieces = self._read_all(changed)
 
-    def read_batch(self) -> list[_Piece]:
-        """Return the next parts of transcripts; an empty list at the end."""
-        batch: list[_Piece] = []
-        before = self._read
-        for piece in self._pieces:
-            batch.append(piece)
-            if self._read - before >= _BATCH:
-                break
-        if self._report is not None and self._total:
-            self._report(min(self._read, self._total) if batch else self._total, self._total)
-        return batch
+def _read_pieces(changed: list[tuple[_Key, SessionFile, Progress]], skipped: set[_Key]) -> Iterator[_Piece]:
+    """Yield the texts of changed transcripts, those of a long one in parts, until it is in `skipped`."""
+    for key, file, before in changed:
+        try:
+            with transcript.open_transcript(file.path) as opened:
+                for piece in _read_file(opened, key, file, before):
+                    yield piece
+                    if key in skipped:  # another process has added it first
+                        break
+        except OSError as error:
+            logger.warning("cannot read the session %s: %s", file.path, error)
 
-    def skip(self, keys: set[_Key]) -> None:
-        """Do not continue with these transcripts."""
-        self.skipped |= keys
 
-    def _read_all(self, changed: list[tuple[_Key, SessionFile, Progress]]) -> Iterator[_Piece]:
-        for key, file, before in changed:
-            try:
-                with transcript.open_transcript(file.path) as opened:
-                    yield from self._read_file(opened, key, file, before)
-            except OSError as error:
-                logger.warning("cannot read the session %s: %s", file.path, error)
-
-    def _read_file(
-        self, opened: BinaryIO, key: _Key, file: SessionFile, before: Progress
-    ) -> Iterator[_Piece]:
-        start = place = before.find_start(opened)
-        piece = _Piece(key, before, before, is_new=not start)
-        for begin, end, line in transcript.read_lines(opened, start):
-            entry = None if line.startswith(_NOT_SEARCHED) else entries.read_line(line)
-            if entry is None and not line.endswith(b"\n"):
-                break  # still being written, or torn
-            if entry is not None:
-                _add_entry(piece, entry)
-            place = end
-            self._read += end - begin
-            if place - start >= _BATCH:
-                piece.after = Progress("", place, _take_sample(opened, place))
-                yield piece
-                if key in self.skipped:
-                    return
-                piece, start = _Piece(key, piece.after, piece.after, is_new=False), place
-                opened.seek(place)
-        piece.after = Progress(file.version, place, _take_sample(opened, place))
-        yield piece
+def _read_file(opened: BinaryIO, key: _Key, file: SessionFile, before: Progress) -> Iterator[_Piece]:
+    start = place = before.find_start(opened)
+    piece = _Piece(key, before, before, is_new=not start)
+    for _, end, line in transcript.read_lines(opened, start):
+        entry = None if line.startswith(_NOT_SEARCHED) else entries.read_line(line)
+        if entry is None and not line.endswith(b"\n"):
+            break  # still being written, or torn
+        if entry is not None:
+            _add_entry(piece, entry)
+        place = end
+        if place - start >= _BATCH:
+            piece.after, piece.size = Progress("", place, _take_sample(opened, place)), place - start
+            yield piece
+            piece, start = _Piece(key, piece.after, piece.after, is_new=False), place
+            opened.seek(place)
+    piece.after, piece.size = Progress(file.version, place, _take_sample(opened, place)), place - start
+    yield piece
 
 
 def _add_entry(piece: _Piece, entry: Mapping[str, Any]) -> None:
@@ -720,19 +699,16 @@ def _add_entry(piece: _Piece, entry: Mapping[str, Any]) -> None:
     piece.calls |= calls
     results = [_clean(each.get("tool_use_id")) for each in blocks if each.get("type") == "tool_result"]
     timestamp = _clean(entry.get("timestamp"))
+    columns = (
+        _clean(entry.get("uuid")),
+        str(entry["type"]),
+        timestamp,
+        entries.read_time(timestamp),
+        _clean(message.get("model")) if isinstance(message, dict) else None,
+        _clean(entry.get("gitBranch")),
+    )
     piece.messages.append(
-        _Message(
-            uuid=_clean(entry.get("uuid")),
-            type=str(entry["type"]),
-            timestamp=timestamp,
-            time=entries.read_time(timestamp),
-            model=_clean(message.get("model")) if isinstance(message, dict) else None,
-            branch=_clean(entry.get("gitBranch")),
-            tools=list(calls.values()),
-            results_of=[each for each in results if each],
-            said=said,
-            output=output,
-        )
+        _Message(columns, list(calls.values()), list(filter(None, results)), (said, output))
     )
 
 
@@ -757,27 +733,25 @@ class TextQuery:
 
     def make_conditions(self) -> tuple[str, tuple[Any, ...]]:
         """Return the conditions in SQL, and their parameters."""
-        conditions: list[tuple[str, list[Any]]] = [("1", [])]
-        if self.projects is not None:
-            marks = ", ".join("?" * len(self.projects))
-            conditions.append((f"project IN ({marks})", [os.fsencode(each) for each in self.projects]))
-        if self.tag is not None:
-            same = "main.project = transcripts.project AND main.session = transcripts.session"
-            of_tag = f"SELECT 1 FROM transcripts AS main WHERE {same} AND main.subpath = x'' AND main.tag = ?"  # noqa: S608 - constants
-            conditions.append((f"EXISTS ({of_tag})", [search.clean_text(self.tag)]))
-        if self.since is not None:
-            conditions.append(("messages.time >= ?", [_milliseconds(self.since)]))
-        if self.until is not None:
-            conditions.append(("messages.time < ?", [_milliseconds(self.until)]))
-        if self.tool is not None:
-            of_tool = "SELECT 1 FROM calls WHERE message = messages.number AND tool GLOB ?"
-            conditions.append((f"EXISTS ({of_tool})", [search.clean_text(self.tool)]))
-        if self.model is not None:
-            conditions.append(("instr(lower(messages.model), lower(?)) > 0", [search.clean_text(self.model)]))
-        if self.branch is not None:
-            conditions.append(("messages.branch = ?", [search.clean_text(self.branch)]))
-        values = tuple(value for _, given in conditions for value in given)
-        return " AND ".join(condition for condition, _ in conditions), values
+        same = "main.project = transcripts.project AND main.session = transcripts.session"
+        of_tag = f"SELECT 1 FROM transcripts AS main WHERE {same} AND main.subpath = x'' AND main.tag = ?"  # noqa: S608 - constants
+        of_tool = "SELECT 1 FROM calls WHERE message = messages.number AND tool GLOB ?"
+        filters: tuple[tuple[Any, Callable[[Any], Any], str], ...] = (
+            (self.tag, search.clean_text, f"EXISTS ({of_tag})"),
+            (self.since, _milliseconds, "messages.time >= ?"),
+            (self.until, _milliseconds, "messages.time < ?"),
+            (self.tool, search.clean_text, f"EXISTS ({of_tool})"),
+            (self.model, search.clean_text, "instr(lower(messages.model), lower(?)) > 0"),
+            (self.branch, search.clean_text, "messages.branch = ?"),
+        )
+        given = [(condition, convert(value)) for value, convert, condition in filters if value is not None]
+        if self.projects is None:
+            conditions, values = ["1"], []
+        else:
+            conditions = [f"project IN ({', '.join('?' * len(self.projects))})"]
+            values = [os.fsencode(each) for each in self.projects]
+        conditions += [condition for condition, _ in given]
+        return " AND ".join(conditions), (*values, *(value for _, value in given))
 
 
 def _milliseconds(when: datetime) -> int:

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Collection
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -67,29 +67,15 @@ def prune_sessions(
 
     Sessions that a CLI has open, or that are written meanwhile, are kept. If deleting one fails, it has an `error`.
     """
-    _check_limits(older_than=older_than, keep=keep, max_bytes=max_bytes, tag=tag)
-    if isinstance(keep_tags, str):
-        raise TypeError(f"keep_tags must be a collection of tags, such as [{keep_tags!r}], not a string")
-    found = _find_excess(
-        _Limits(older_than, keep, max_bytes, tag, frozenset(keep_tags)), directory, config_dir
-    )
+    limits = _Limits(older_than, keep, max_bytes, tag, keep_tags)
+    _check_limits(limits)
+    limits = replace(limits, keep_tags=frozenset(keep_tags))  # it is asked once for each session
+    found = _find_excess(limits, directory, config_dir)
     if not dry_run:
         for file, each in found:
             _delete(file, each, None if export_to is None else Path(export_to))
         disk.forget_files([file for file, each in found if each.deleted])
     return [each for _, each in found]
-
-
-def _check_limits(
-    *, older_than: timedelta | None, keep: int | None, max_bytes: int | None, tag: str | None
-) -> None:
-    if older_than is None and keep is None and max_bytes is None and tag is None:
-        raise ValueError("prune_sessions() needs a limit: older_than, keep, max_bytes or tag")
-    if older_than is not None and not isinstance(older_than, timedelta):
-        raise TypeError(f"older_than must be a timedelta, such as timedelta(days=30), not {older_than!r}")
-    for name, value in (("keep", keep), ("max_bytes", max_bytes)):
-        if value is not None and value < 0:
-            raise ValueError(f"{name} must not be negative, got {value}")
 
 
 @dataclass(frozen=True)
@@ -98,7 +84,22 @@ class _Limits:
     keep: int | None
     max_bytes: int | None
     tag: str | None
-    keep_tags: frozenset[str]
+    keep_tags: Collection[str]
+
+
+def _check_limits(limits: _Limits) -> None:
+    age = limits.older_than
+    if age is None and limits.keep is None and limits.max_bytes is None and limits.tag is None:
+        raise ValueError("prune_sessions() needs a limit: older_than, keep, max_bytes or tag")
+    if age is not None and not isinstance(age, timedelta):
+        raise TypeError(f"older_than must be a timedelta, such as timedelta(days=30), not {age!r}")
+    for name, value in (("keep", limits.keep), ("max_bytes", limits.max_bytes)):
+        if value is not None and value < 0:
+            raise ValueError(f"{name} must not be negative, got {value}")
+    if isinstance(limits.keep_tags, str):
+        raise TypeError(
+            f"keep_tags must be a collection of tags, such as [{limits.keep_tags!r}], not a string"
+        )
 
 
 def _find_excess(

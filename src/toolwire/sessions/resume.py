@@ -283,8 +283,7 @@ def _append_to_local(path: Path, stored: list[SessionStoreEntry], user: str | in
 def _read(path: Path) -> list[dict[str, Any]]:
     """Return the entries of a local transcript, without copies of API requests; an empty list if it is missing."""
     try:
-        found = (entry for _, entry in transcript.read_entries(path))
-        return [entry for entry in found if entry.get("type") not in entries.NOT_MIRRORED]
+        return list(transcript.read_mirrored(path))
     except FileNotFoundError:
         return []
 

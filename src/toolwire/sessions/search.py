@@ -6,6 +6,7 @@ Used by the index over files on disk and by the stores, which provide the entrie
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from toolwire._support.record import Record, record
@@ -83,6 +84,21 @@ def make_match(query: str, *, include_output: bool) -> str | None:
         terms[-1] += "*"
     columns = "" if include_output else "said : "
     return f"{columns}({' AND '.join(terms)})"
+
+
+@contextmanager
+def transaction(connection: "sqlite3.Connection") -> Iterator[None]:
+    """Run statements in SQLite as one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if (
+            connection.in_transaction
+        ):  # after some errors, such as a full disk, SQLite has already rolled back
+            connection.execute("ROLLBACK")
+        raise
 
 
 class TextIndex:

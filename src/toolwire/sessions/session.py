@@ -66,16 +66,16 @@ class Session:
             return True
         return await aio.run_in_thread(partial(_is_on_disk, self.id, self.directory, self.config_dir))
 
-    async def _find_store(self, store: SessionStore) -> SessionStore:
+    async def _find_store(self) -> SessionStore | None:
         """Return the store, scoped to the project that has the conversation if no directory is given."""
+        if self.store is None or self.directory is not None:
+            return self.store
+        projects = await store_functions.list_projects_of(self.store, self.id)
+        if not projects or paths.project_key_for_directory(None) in projects:
+            return self.store
         from toolwire.sessions.stores.wrappers import ScopedSessionStore  # noqa: PLC0415 - on demand
 
-        if self.directory is not None:
-            return store
-        projects = await store_functions.list_projects_of(store, self.id)
-        if not projects or paths.project_key_for_directory(None) in projects:
-            return store
-        return ScopedSessionStore(store, project_key=projects[0])
+        return ScopedSessionStore(self.store, project_key=projects[0])
 
     async def options(self, base: "ClaudeAgentOptions | None" = None) -> "ClaudeAgentOptions":
         """Return a copy of options that continues this conversation if it has begun, and otherwise begins it."""
@@ -103,10 +103,8 @@ class Session:
 
     async def info(self) -> SDKSessionInfo | None:
         """Return its list entry: title, first prompt, times. None if it has not begun."""
-        if self.store is not None:
-            return await store_functions.get_session_info_from_store(
-                await self._find_store(self.store), self.id, self.directory
-            )
+        if (store := await self._find_store()) is not None:
+            return await store_functions.get_session_info_from_store(store, self.id, self.directory)
         return await aio.get_session_info(self.id, self.directory, config_dir=self.config_dir)
 
     async def messages(
@@ -116,10 +114,8 @@ class Session:
 
         After a compaction they begin with its summary; `whole_history` includes the messages before it.
         """
-        if self.store is not None:
-            found = await store_functions.load_entries(
-                await self._find_store(self.store), self.id, self.directory
-            )
+        if (store := await self._find_store()) is not None:
+            found = await store_functions.load_entries(store, self.id, self.directory)
             chosen = tree.choose_messages(found, limit, offset, whole_history=whole_history)
             return [make_message(entry, self.id) for entry in chosen]
         return await aio.run_in_thread(
@@ -137,19 +133,15 @@ class Session:
 
     async def rename(self, title: str) -> None:
         """Set its title. A session in a store that is also on this machine is renamed in both places."""
-        if self.store is not None:
-            await store_functions.rename_session_via_store(
-                await self._find_store(self.store), self.id, title, self.directory
-            )
+        if (store := await self._find_store()) is not None:
+            await store_functions.rename_session_via_store(store, self.id, title, self.directory)
         with self._ignore_missing_file():
             await aio.rename_session(self.id, title, self.directory, config_dir=self.config_dir)
 
     async def tag(self, tag: str | None) -> None:
         """Set its tag, in both places as `rename` does; None removes it."""
-        if self.store is not None:
-            await store_functions.tag_session_via_store(
-                await self._find_store(self.store), self.id, tag, self.directory
-            )
+        if (store := await self._find_store()) is not None:
+            await store_functions.tag_session_via_store(store, self.id, tag, self.directory)
         with self._ignore_missing_file():
             await aio.tag_session(self.id, tag, self.directory, config_dir=self.config_dir)
 
@@ -159,9 +151,9 @@ class Session:
 
     async def fork(self, at: str | None = None, *, title: str | None = None) -> "Session":
         """Copy it under a new id, completely or up to the message with the uuid `at`, and return the copy."""
-        if self.store is not None:
+        if (store := await self._find_store()) is not None:
             made = await store_functions.fork_session_via_store(
-                await self._find_store(self.store), self.id, self.directory, up_to_message_id=at, title=title
+                store, self.id, self.directory, up_to_message_id=at, title=title
             )
         else:
             made = await aio.fork_session(
@@ -171,10 +163,8 @@ class Session:
 
     async def delete(self, *, force: bool = False) -> None:
         """Delete it with everything that belongs to it. `force`: also while a CLI has it open (on disk)."""
-        if self.store is not None:
-            await store_functions.delete_session_via_store(
-                await self._find_store(self.store), self.id, self.directory
-            )
+        if (store := await self._find_store()) is not None:
+            await store_functions.delete_session_via_store(store, self.id, self.directory)
         else:
             await aio.delete_session(self.id, self.directory, force=force, config_dir=self.config_dir)
 
@@ -182,10 +172,8 @@ class Session:
         """Return its cost, including all resumes."""
         from toolwire.sessions import cost  # noqa: PLC0415 - on demand
 
-        if self.store is not None:
-            return await cost.session_cost_from_store(
-                await self._find_store(self.store), self.id, self.directory
-            )
+        if (store := await self._find_store()) is not None:
+            return await cost.session_cost_from_store(store, self.id, self.directory)
         work = partial(cost.session_cost, self.id, self.directory, config_dir=self.config_dir)
         return await aio.run_in_thread(work)
 
@@ -193,10 +181,8 @@ class Session:
         """Return the whole conversation as one text."""
         from toolwire.sessions import export  # noqa: PLC0415 - on demand
 
-        if self.store is not None:
-            return await export.export_session_from_store(
-                await self._find_store(self.store), self.id, format, self.directory
-            )
+        if (store := await self._find_store()) is not None:
+            return await export.export_session_from_store(store, self.id, format, self.directory)
         work = partial(export.export_session, self.id, format, self.directory, config_dir=self.config_dir)
         return await aio.run_in_thread(work)
 

@@ -6,16 +6,14 @@ temporary. It has the layout of the CLI's folder, so every session function can 
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from platformdirs import user_state_path
 
 from toolwire.messages.system import SessionKey
 from toolwire.sessions import transcript
-from toolwire.sessions.entries import NOT_MIRRORED
-from toolwire.sessions.types import SessionStoreEntry
 
 _LONGEST_NAME: Final = 240
 
@@ -34,7 +32,7 @@ class Spool:
             return None
         return path if path.exists() else None
 
-    def add(self, key: SessionKey, entries: Iterable[SessionStoreEntry]) -> Path:
+    def add(self, key: SessionKey, entries: Iterable[Mapping[str, Any]]) -> Path:
         """Append entries to a transcript, and return its file."""
         path = self._find_path(key)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,8 +43,7 @@ class Spool:
     def copy(self, key: SessionKey, source: Path) -> Path:
         """Replace a transcript by a copy of a temporary file."""
         self.remove(key)
-        read = (entry for _, entry in transcript.read_entries(source))
-        return self.add(key, (entry for entry in read if entry.get("type") not in NOT_MIRRORED))  # type: ignore[misc]
+        return self.add(key, transcript.read_mirrored(source))
 
     def remove(self, key: SessionKey) -> None:
         """Remove a transcript that the store now has."""

@@ -5,6 +5,7 @@ minutes raises a SessionStoreError that is also a TimeoutError; use `anyio.fail_
 function for a shorter limit.
 """
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -101,8 +102,17 @@ async def _describe(
     """Return the list entries of some sessions. Those without a summary are loaded concurrently."""
     rows: dict[str, SDKSessionInfo | None] = {}
 
-    async def load(name: str, mtime: int) -> None:
-        rows[name] = await _load_row(store, project_key, name, mtime, cwd)
+    async def load(session_id: str, mtime: int) -> None:
+        key: SessionKey = {"project_key": project_key, "session_id": session_id}
+        try:
+            found = await _call(store, "load", key) or []
+        except Exception as error:  # noqa: BLE001 - one bad session must not hide the others
+            logger.warning("cannot load session %s from the store: %r", session_id, error)
+            reason = str(error) or type(error).__name__
+            rows[session_id] = SDKSessionInfo(session_id, f"(cannot be loaded: {reason})", mtime)
+        else:
+            loaded = entries.fold_session_summary(None, key, found)
+            rows[session_id] = entries.describe_session(loaded, last_modified=mtime, cwd=cwd)
 
     async with anyio.create_task_group() as group:
         for name, mtime, summary in known:
@@ -111,19 +121,6 @@ async def _describe(
             else:
                 rows[name] = entries.describe_session(summary, last_modified=mtime, cwd=cwd)
     return [row for name, _, _ in known if (row := rows[name])]
-
-
-async def _load_row(
-    store: SessionStore, project_key: str, session_id: str, mtime: int, cwd: str
-) -> SDKSessionInfo | None:
-    key: SessionKey = {"project_key": project_key, "session_id": session_id}
-    try:
-        found = await _call(store, "load", key) or []
-    except Exception as error:  # noqa: BLE001 - one bad session must not hide the others
-        logger.warning("cannot load session %s from the store: %r", session_id, error)
-        return SDKSessionInfo(session_id, f"(cannot be loaded: {str(error) or type(error).__name__})", mtime)
-    summary = entries.fold_session_summary(None, key, found)
-    return entries.describe_session(summary, last_modified=mtime, cwd=cwd)
 
 
 async def get_session_info_from_store(
@@ -256,8 +253,7 @@ async def fork_session_via_store(
             if up_to_message_id is None or metadata.get("toolUseId") in fork.tool_uses:
                 moved = [_rename(each, fork.session_id) for each in lines]
                 await _append(session_store, {**copy, "subpath": subpath}, moved)
-    cleaned = (title or "").strip() or None
-    copied = fork.copy(found, cleaned, datetime.now(UTC))
+    copied = fork.copy(found, title, datetime.now(UTC))
     await _append(session_store, copy, cast("Iterable[SessionStoreEntry]", copied))
     return ForkSessionResult(fork.session_id)
 
@@ -306,8 +302,7 @@ async def add_missing(
     written = {_fingerprint(entry) for entry in lines if "uuid" not in entry}
     lines += [entry for entry in more if "uuid" in entry or _fingerprint(entry) not in written]
     missing = find_missing(lines, there)
-    for start in range(0, len(missing), batch_size):
-        await _append(store, key, missing[start : start + batch_size])
+    await _append(store, key, missing, batch_size)
     return missing
 
 
@@ -341,11 +336,7 @@ def _read_for_store(path: Path, *, is_subagent: bool) -> list[SessionStoreEntry]
     if is_subagent and (metadata := paths.read_subagent_metadata(path)):
         found.append(entries.make_metadata(metadata))
     bad: list[int] = []
-    found += [
-        entry
-        for _, entry in transcript.read_entries(path, skipped=bad)
-        if entry.get("type") not in entries.NOT_MIRRORED
-    ]
+    found += transcript.read_mirrored(path, skipped=bad)
     if bad:
         logger.warning("%s: skipped %d lines that cannot be read, at offsets %s", path, len(bad), bad[:5])
     return found
@@ -428,14 +419,11 @@ async def find_project(store: SessionStore, session_id: str, directory: Director
     return None
 
 
-async def _append(store: SessionStore, key: SessionKey, lines: Iterable[SessionStoreEntry]) -> None:
-    batch: list[SessionStoreEntry] = []
-    for line in lines:
-        batch.append(line)
-        if len(batch) == _BATCH:
-            await _call(store, "append", key, batch)
-            batch = []
-    if batch:
+async def _append(
+    store: SessionStore, key: SessionKey, lines: Iterable[SessionStoreEntry], batch_size: int = _BATCH
+) -> None:
+    remaining = iter(lines)
+    while batch := list(itertools.islice(remaining, batch_size)):
         await _call(store, "append", key, batch)
 
 

@@ -56,25 +56,28 @@ def _read_long_line(file: BinaryIO, line: bytes, end: int) -> tuple[bytes, int]:
     return b"\0\n" if line else b"\0", end
 
 
-def read_entries(
-    path: Path, start: int = 0, *, skipped: list[int] | None = None
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_entries(path: Path, *, skipped: list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the entries of a transcript, each with its offset in the file.
 
     Lines that are not entries are left out, and their offsets are added to `skipped`.
     """
     with open_transcript(path) as file:
-        yield from _read_entries(file, start, skipped)
+        yield from _read_entries(file, skipped)
 
 
-def _read_entries(
-    file: BinaryIO, start: int = 0, skipped: list[int] | None = None
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    for place, _, line in read_lines(file, start):
+def _read_entries(file: BinaryIO, skipped: list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    for place, _, line in read_lines(file):
         if (entry := entries.read_line(line)) is not None:
             yield place, entry
         elif skipped is not None and not line.isspace():
             skipped.append(place)
+
+
+def read_mirrored(path: Path, *, skipped: list[int] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the entries that belong into a session store: all but copies of requests to the API."""
+    for _, entry in read_entries(path, skipped=skipped):
+        if entry.get("type") not in entries.NOT_MIRRORED:
+            yield entry
 
 
 def read_entry(file: BinaryIO, place: int) -> dict[str, Any]:

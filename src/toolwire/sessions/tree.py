@@ -336,7 +336,8 @@ class Fork:
     def copy(
         self, transcript: Iterable[Mapping[str, Any]], title: str | None, now: datetime
     ) -> Iterator[dict[str, Any]]:
-        """Yield the entries of the copy, its title last."""
+        """Yield the entries of the copy, its title last: the given one, unless it is empty."""
+        cleaned = (title or "").strip()
         remaining = len(self._new)
         seen = set()
         for entry in transcript:
@@ -361,7 +362,7 @@ class Fork:
         if self._replacements:
             yield self._make("content-replacement", now, replacements=self._replacements)
         copied_title = f"{entries.choose_title(self._summary) or 'Forked session'} (fork)"
-        yield self._make("custom-title", now, customTitle=title or copied_title)
+        yield self._make("custom-title", now, customTitle=cleaned or copied_title)
 
     def _find_new(self, name: Any) -> str | None:
         seen = set()

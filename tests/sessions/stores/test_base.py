@@ -1,4 +1,4 @@
-"""What all stores promise beyond the suite: processes side by side, many sessions, odd and large entries."""
+"""What stores guarantee beyond the conformance suite: several processes, many sessions, odd and large entries."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ asyncio.run(main())
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
 def shared_store(request, tmp_path):
-    """A store that several processes share, and the arguments with which they open it."""
+    """Return a store that several processes can open, and the arguments with which WRITE opens it."""
     if request.param == "sqlite":
         return SQLiteSessionStore(tmp_path / "s.db"), ["SQLiteSessionStore", str(tmp_path / "s.db")]
     if request.param == "postgres":
@@ -54,14 +54,14 @@ def shared_store(request, tmp_path):
 
 
 def start(arguments, name):
-    """Start a process that appends batches of five."""
+    """Start a process that appends batches of five entries."""
     command = [sys.executable, "-c", WRITE, *arguments, SESSION, name]
     return subprocess.Popen(command, stdout=subprocess.PIPE)
 
 
 @pytest.mark.process
 async def test_processes_that_write_one_session_keep_their_batches_together(shared_store):
-    """Three at once: every line is there, and no batch is torn apart by another's."""
+    """When three processes write at once, no entry is lost, and each batch stays in one piece."""
     store, arguments = shared_store
     running = [start(arguments, f"{each}0") for each in "abc"]
     for each in running:
@@ -76,7 +76,7 @@ async def test_processes_that_write_one_session_keep_their_batches_together(shar
 
 @pytest.mark.process
 async def test_a_killed_writer_leaves_whole_batches(shared_store):
-    """And the store works on."""
+    """The store can still be used."""
     store, arguments = shared_store
     with start(arguments, "k100000") as process:
         process.stdout.readline()
@@ -84,7 +84,7 @@ async def test_a_killed_writer_leaves_whole_batches(shared_store):
             while len(await store.load(KEY) or []) < 20:
                 await anyio.sleep(0.01)
         process.kill()
-    with anyio.fail_after(60):  # a server may still be at the last batch
+    with anyio.fail_after(60):  # the server may still be writing the last batch
         before = -1
         while before != (before := len(await store.load(KEY))):
             await anyio.sleep(0.2)
@@ -95,7 +95,7 @@ async def test_a_killed_writer_leaves_whole_batches(shared_store):
 
 
 async def test_a_thousand_sessions_are_listed_without_loading_them(store, tmp_path, monkeypatch):
-    """By their summaries."""
+    """The list is made from their summaries."""
     project = project_key_for_directory(tmp_path)
 
     async def add(first):
@@ -121,7 +121,7 @@ async def test_a_thousand_sessions_are_listed_without_loading_them(store, tmp_pa
 
 
 async def test_an_entry_of_30_mb_comes_back(store):
-    """Although a message of a database usually is small."""
+    """Databases usually get small messages, so an entry of this size is tested."""
     entry = {"type": "user", "uuid": "large", "text": "0123456789" * 3_000_000}
     await store.append(KEY, [entry])
     assert await store.load(KEY) == [entry]
@@ -129,7 +129,7 @@ async def test_an_entry_of_30_mb_comes_back(store):
 
 @pytest.mark.parametrize("module", [sqlite, postgres, redis])
 async def test_entries_are_encoded_in_a_thread(make_store, module, monkeypatch):
-    """A large one would block the event loop."""
+    """Encoding a large entry would otherwise block the event loop."""
     threads = []
 
     def encode(entry):
@@ -146,7 +146,7 @@ async def test_entries_are_encoded_in_a_thread(make_store, module, monkeypatch):
 
 @pytest.mark.parametrize("name", ["x" * 100_000, "", "\ud800", "\x00", "'; DROP TABLE lines; --"])
 async def test_any_text_is_an_id(store, name):
-    """However long; it is the same one when it comes again."""
+    """It may have any length and any characters, and an entry with a known id is not stored again."""
     entry = {"type": "user", "uuid": name}
     await store.append(KEY, [entry])
     await store.append(KEY, [entry])
@@ -164,7 +164,7 @@ async def test_any_text_is_an_id(store, name):
     ],
 )
 async def test_a_key_that_a_database_cannot_hold_is_refused(store, key):
-    """By all of them alike, so that none is taken for another."""
+    """All stores refuse the same keys, so that no key is mistaken for another one."""
     with pytest.raises(SessionStoreError, match="key of a transcript"):
         await store.append(key, [{"type": "user"}])
     with pytest.raises(SessionStoreError, match="key of a transcript"):
@@ -172,7 +172,7 @@ async def test_a_key_that_a_database_cannot_hold_is_refused(store, key):
 
 
 def test_a_damaged_line_is_an_error():
-    """Not an entry that is missing in silence."""
+    """A damaged entry is not silently left out."""
     line = encode_entry({"type": "user", "text": "x" * 1000})
     for bad in (line[:-5], b"z", b"", b"=", b"={", b"=[]"):
         with pytest.raises(SessionStoreError, match="damaged"):
@@ -180,6 +180,6 @@ def test_a_damaged_line_is_an_error():
 
 
 def test_an_id_that_is_no_text_is_none():
-    """Such an entry is new each time."""
+    """`encode_uuid` returns None for it, so such an entry counts as new each time."""
     assert encode_uuid({"type": "x", "uuid": {"a": 1}}) is None
     assert read_place({"project_key": "a", "session_id": "b", "subpath": None}) == ("a", "b", "")

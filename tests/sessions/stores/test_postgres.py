@@ -1,4 +1,4 @@
-"""The Postgres store on a real server: searched, migrated, and clear about a server that is away."""
+"""The Postgres store on a real server: search, migrations, and errors when the server cannot be reached."""
 
 import os
 import signal
@@ -21,19 +21,19 @@ AGENT = {**KEY, "subpath": "subagents/agent-a1"}
 
 
 def say(name, text):
-    """A line with an id."""
+    """Return an entry with an id."""
     return {"type": "user", "uuid": name, "message": {"role": "user", "content": text}}
 
 
 @pytest.fixture
 async def store(postgres_url):
-    """A store in an empty database."""
+    """Open a store in an empty database."""
     async with PostgresSessionStore(postgres_url) as it:
         yield it
 
 
 async def test_search_finds_what_was_said(store):
-    """In the main transcript and in subagents; what tools returned only when asked."""
+    """Main transcripts and subagents are searched, results of tools only with `include_output`."""
     writer = Writer()
     writer.answer(writer.ask(None, "Where is the harbour of Lisbon?"), "On the river Tagus.", calls=1)
     writer.lines[-1]["message"]["content"][0]["content"] = "a secret lighthouse"
@@ -45,7 +45,7 @@ async def test_search_finds_what_was_said(store):
     assert await store.search("lighthouse") == []
     [hit] = await store.search("lighthouse", include_output=True)
     assert (hit.session_id, hit.project_key, "**lighthouse**" in hit.snippet) == (SESSION, "-work", True)
-    assert len(await store.search("harb")) == 2  # the last word is a beginning
+    assert len(await store.search("harb")) == 2  # the last word matches as a prefix
     assert await store.search("harb lisbon") == []
     assert len(await store.search("lisbon harbour")) == 1
     assert await store.search('"of Tagus"') == []
@@ -61,7 +61,7 @@ async def test_search_finds_what_was_said(store):
     ["", "  ", '"', "AND", "a & (b", "x:y", "*", "'", "it's", "\\", "a\\'b", "!x", "_", "\x00", "\ud83d"],
 )
 async def test_any_text_can_be_searched_for(store, query):
-    """Nothing in it is an operator."""
+    """No part of a query is an operator."""
     await store.append(KEY, [say("1", f"begin {query} end")])
     await store.search(query)
     await store.search(query, include_output=True)
@@ -77,7 +77,7 @@ async def test_a_message_with_very_many_words_is_kept_and_found(store):
 
 
 async def test_tables_of_a_newer_version_are_refused(store, postgres_url):
-    """They are not touched."""
+    """The tables are not changed."""
     await store.append(KEY, [say("1", "a")])
     with psycopg.connect(postgres_url) as db:
         db.execute("UPDATE toolwire_sessions_format SET version = 99")
@@ -86,7 +86,7 @@ async def test_tables_of_a_newer_version_are_refused(store, postgres_url):
 
 
 async def test_tables_of_an_older_version_are_brought_up_to_date(store, postgres_url, monkeypatch):
-    """With everything in them."""
+    """Their content is kept."""
     await store.append(KEY, [say("1", "a")])
     newer = (*implementation._MIGRATIONS, "ALTER TABLE toolwire_transcripts ADD COLUMN later text")
     monkeypatch.setattr(implementation, "_MIGRATIONS", newer)
@@ -98,7 +98,7 @@ async def test_tables_of_an_older_version_are_brought_up_to_date(store, postgres
 
 
 async def test_stores_that_make_the_tables_at_the_same_time_do_so_once(postgres_url):
-    """Machines that start together."""
+    """Stores on several machines may start at the same time."""
     stores = [PostgresSessionStore(postgres_url) for _ in range(6)]
     async with anyio.create_task_group() as group:
         for number, each in enumerate(stores):
@@ -109,7 +109,7 @@ async def test_stores_that_make_the_tables_at_the_same_time_do_so_once(postgres_
 
 
 async def test_a_database_that_cannot_hold_every_text_is_refused(postgres_url, postgres_server):
-    """Rather than losing a turn later."""
+    """An error at the start is better than the loss of a turn later."""
     with psycopg.connect(postgres_url, autocommit=True) as db:
         db.execute(
             "CREATE DATABASE plain ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
@@ -124,7 +124,7 @@ async def test_a_database_that_cannot_hold_every_text_is_refused(postgres_url, p
 
 
 async def test_a_server_that_was_killed_and_is_back_is_used_again(postgres_server, store):
-    """What was stored is there, what was sent meanwhile is an error of the store."""
+    """What was stored before is still there; an append in between raises a `SessionStoreError`."""
     await store.append(KEY, [say("1", "a")])
     postgres_server.kill()
     try:
@@ -139,7 +139,7 @@ async def test_a_server_that_was_killed_and_is_back_is_used_again(postgres_serve
 
 
 async def test_a_server_that_does_not_answer_is_an_error_after_the_limit(postgres_url):
-    """And keeps no thread: the store works at once with a new connection, although it may have only one."""
+    """The hanging call keeps no thread: the next call opens a new connection, even if only one is allowed."""
     store = PostgresSessionStore(postgres_url, timeout=0.5, connections=1)
     await store.append(KEY, [say("1", "a")])
     server = store._pool._idle[0][0].info.backend_pid
@@ -156,7 +156,7 @@ async def test_a_server_that_does_not_answer_is_an_error_after_the_limit(postgre
 
 
 async def test_a_lock_of_another_is_waited_for_no_longer_than_the_limit(store, postgres_url):
-    """Someone left a transaction open."""
+    """Here another client left a transaction open."""
     await store.append(KEY, [say("1", "a")])
     store._timeout = 0.3
     with psycopg.connect(postgres_url) as db:
@@ -184,14 +184,14 @@ async def test_a_lock_of_another_is_waited_for_no_longer_than_the_limit(store, p
     ],
 )
 async def test_a_password_is_in_no_text(url):
-    """Not in the store's name, not in its errors, nor in what they were raised from."""
-    with pytest.raises((ValueError, SessionStoreError)) as caught:  # nothing listens there
+    """It is neither in the store's repr nor in its errors, their causes included."""
+    with pytest.raises((ValueError, SessionStoreError)) as caught:  # no server listens there
         await use(url)
     assert "hunter22secret" not in "".join(traceback.format_exception(caught.value))
 
 
 async def use(url):
-    """Make a store, look at its texts, and load."""
+    """Make a store, check that its repr hides the password and that the password is redacted, and load."""
     store = PostgresSessionStore(url, connect_timeout=2)
     assert "hunter22secret" not in repr(store)
     assert "127.0.0.1" in repr(store)
@@ -211,13 +211,13 @@ except ImportError as error:
 
 
 def test_without_the_extra_the_error_says_what_to_install():
-    """In one line."""
+    """The error is one line."""
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
     assert "pip install 'toolwire[postgres]'" in done.stdout
 
 
 async def test_a_store_can_be_used_after_a_fork(store):
-    """The child makes connections of its own, and ends none of the parent's."""
+    """The child process opens its own connections and closes none of the parent's."""
     await store.append(KEY, [say("1", "a")])
     program = (
         "import os, sys, asyncio\n"

@@ -1,4 +1,4 @@
-"""The Redis store on a real server: kept whole, forgotten in time, and clear about a server that is away."""
+"""The Redis store on a real server: expiry, migrations, and errors when the server cannot be reached."""
 
 import subprocess
 import sys
@@ -21,38 +21,38 @@ AGENT = {**KEY, "subpath": "subagents/agent-a1"}
 
 
 def say(name, text):
-    """A line with an id."""
+    """Return an entry with an id."""
     return {"type": "user", "uuid": name, "message": {"role": "user", "content": text}}
 
 
 @pytest.fixture
 def prefix():
-    """A prefix that no other test uses."""
+    """Return a prefix that no other test uses."""
     return str(uuid.uuid4())
 
 
 @pytest.fixture
 async def store(redis_server, prefix):
-    """An empty store."""
+    """Open an empty store."""
     async with RedisSessionStore(redis_server.url, prefix=prefix) as it:
         yield it
 
 
 @pytest.fixture
 def raw(redis_server):
-    """The server itself."""
+    """Return a client of the Redis server."""
     with redis.Redis.from_url(redis_server.url) as client:
         yield client
 
 
 async def test_it_says_that_it_cannot_search(store):
-    """And which stores can."""
+    """The error names stores that can."""
     with pytest.raises(NotSupportedError, match="PostgresSessionStore"):
         await store.search("harbour")
 
 
 async def test_a_session_is_forgotten_some_time_after_its_last_append(redis_server, prefix, raw):
-    """With its subagents, and in lists; each append begins the time anew for all of it."""
+    """Its subagents and its row in lists expire with it; each append restarts the time for all of them."""
     store = RedisSessionStore(redis_server.url, prefix=prefix, ttl=1000)
     await store.append(AGENT, [say("1", "a")])
     await store.append({**KEY, "session_id": "other"}, [say("1", "a")])
@@ -75,7 +75,7 @@ async def test_a_session_is_forgotten_some_time_after_its_last_append(redis_serv
 
 
 async def test_keys_of_a_project_are_in_one_slot_of_a_cluster(store, raw, prefix):
-    """Or a script could not write them together."""
+    """Otherwise a Lua script could not write them together."""
     odd = {"project_key": "a}{b:c", "session_id": SESSION}
     await store.append(odd, [say("1", "a")])
     await store.append({**odd, "subpath": "x}y"}, [say("1", "a")])
@@ -85,7 +85,7 @@ async def test_keys_of_a_project_are_in_one_slot_of_a_cluster(store, raw, prefix
 
 
 async def test_keys_of_a_newer_version_are_refused(store, raw, redis_server, prefix):
-    """They are not touched."""
+    """The keys are not changed."""
     await store.append(KEY, [say("1", "a")])
     raw.set(f"{prefix}:format", 99)
     with pytest.raises(SessionStoreError, match="newer version of toolwire"):
@@ -93,7 +93,7 @@ async def test_keys_of_a_newer_version_are_refused(store, raw, redis_server, pre
 
 
 async def test_keys_of_an_older_version_are_brought_up_to_date(store, raw, redis_server, prefix, monkeypatch):
-    """With everything in them."""
+    """Their content is kept."""
     await store.append(KEY, [say("1", "a")])
     monkeypatch.setattr(implementation, "_MIGRATIONS", (lambda db, first: db.set(f"{first}:later", "1"),))
     assert await RedisSessionStore(redis_server.url, prefix=prefix).load(KEY) == [say("1", "a")]
@@ -101,7 +101,7 @@ async def test_keys_of_an_older_version_are_brought_up_to_date(store, raw, redis
 
 
 async def test_a_server_that_was_killed_and_is_back_is_used_again():
-    """What was stored is there, what was sent meanwhile is an error of the store."""
+    """What was stored before is still there; an append in between raises a `SessionStoreError`."""
     require(find_redis(), "redis-server")
     with RedisServer() as server:
         store = RedisSessionStore(server.url)
@@ -117,7 +117,7 @@ async def test_a_server_that_was_killed_and_is_back_is_used_again():
 
 
 async def test_a_server_that_does_not_answer_is_an_error_after_the_limit(redis_server, prefix, raw):
-    """And the store works when it answers again."""
+    """The store works again as soon as the server does."""
     store = RedisSessionStore(redis_server.url, prefix=prefix, timeout=0.3, connections=1)
     await store.append(KEY, [say("1", "a")])
     raw.client_pause(3000)
@@ -143,14 +143,14 @@ async def test_a_server_that_does_not_answer_is_an_error_after_the_limit(redis_s
     ],
 )
 async def test_a_password_is_in_no_text(url):
-    """Not in the store's name, not in its errors, nor in what they were raised from."""
-    with pytest.raises((ValueError, SessionStoreError)) as caught:  # nothing listens there
+    """It is neither in the store's repr nor in its errors, their causes included."""
+    with pytest.raises((ValueError, SessionStoreError)) as caught:  # no server listens there
         await use(url)
     assert "hunter22secret" not in "".join(traceback.format_exception(caught.value))
 
 
 async def use(url):
-    """Make a store, look at its texts, and load."""
+    """Make a store, check that its repr hides the password and that the password is redacted, and load."""
     store = RedisSessionStore(url, connect_timeout=2)
     assert "hunter22secret" not in repr(store)
     assert "127.0.0.1" in repr(store)
@@ -159,7 +159,7 @@ async def use(url):
 
 
 async def test_a_wrong_password_is_a_clear_error(redis_server, prefix):
-    """It says which server, not which password."""
+    """The error names the server, but not the password."""
     store = RedisSessionStore(redis_server.url.replace("//", "//me:hunter22secret@"), prefix=prefix)
     with pytest.raises(SessionStoreError, match="127.0.0.1") as caught:
         await store.load(KEY)
@@ -178,6 +178,6 @@ except ImportError as error:
 
 
 def test_without_the_extra_the_error_says_what_to_install():
-    """In one line."""
+    """The error is one line."""
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
     assert "pip install 'toolwire[redis]'" in done.stdout

@@ -1,4 +1,4 @@
-"""The SQLite store: nothing lost, nothing doubled, by any number of processes; and what it finds."""
+"""The SQLite store: exact entries, no duplicates, migrations, permissions and search."""
 
 import json
 import os
@@ -19,17 +19,17 @@ AGENT = {**KEY, "subpath": "subagents/agent-a1"}
 
 @pytest.fixture
 def path(tmp_path):
-    """A file that is not there yet."""
+    """Return the path of a file that does not exist yet."""
     return tmp_path / "new folder" / "sessions.db"
 
 
 def say(name, text):
-    """A line with an id."""
+    """Return an entry with an id."""
     return {"type": "user", "uuid": name, "message": {"role": "user", "content": text}}
 
 
 async def test_entries_come_back_exactly(path):
-    """NUL, lone surrogates, large integers, keys in any order, 2 MB: by another connection too."""
+    """With NUL, lone surrogates, large integers, keys in any order and 2 MB, and over another connection too."""
     entries = [
         {"uuid": "1", "type": "user", "text": "\x00 \ud83d 🚀 \u2028"},
         {"type": "x", "number": 2**80, "float": 1e308, "null": None, "deep": [[[{}]]]},
@@ -40,7 +40,7 @@ async def test_entries_come_back_exactly(path):
 
 
 async def test_an_entry_is_stored_once_however_often_it_is_sent(path):
-    """A retry after an unknown outcome doubles nothing; lines without an id are new each time."""
+    """A retry after an unknown outcome adds no duplicates; entries without an id are added each time."""
     store = SQLiteSessionStore(path)
     batch = [say("1", "a"), say("2", "b"), {"type": "note"}]
     await store.append(KEY, batch)
@@ -49,7 +49,7 @@ async def test_an_entry_is_stored_once_however_often_it_is_sent(path):
 
 
 async def test_a_full_disk_is_named_and_the_store_works_on(path):
-    """SQLite then rolls back by itself: to do that again would fail, and hide the reason."""
+    """SQLite rolls back by itself then; a second rollback would fail and hide the reason."""
     store = SQLiteSessionStore(path)
     await store.append(KEY, [say("1", "a")])
     [pages] = store._connection.execute("PRAGMA page_count").fetchone()
@@ -62,14 +62,14 @@ async def test_a_full_disk_is_named_and_the_store_works_on(path):
 
 
 async def test_only_its_owner_can_read_the_file(path):
-    """Transcripts have secrets in them."""
+    """Transcripts may contain secrets."""
     await SQLiteSessionStore(path).append(KEY, [say("1", "a")])
     for each in path.parent.iterdir():
         assert stat.S_IMODE(each.stat().st_mode) == 0o600
 
 
 async def test_a_cancelled_append_is_whole_or_not_there(path):
-    """Whoever stops waiting does not tear a batch."""
+    """A caller that is cancelled leaves either the whole batch or nothing of it."""
     store = SQLiteSessionStore(path)
     for number in range(20):
         with anyio.move_on_after(number * 0.0005):
@@ -80,7 +80,7 @@ async def test_a_cancelled_append_is_whole_or_not_there(path):
 
 
 async def test_a_file_of_a_newer_version_is_refused(path):
-    """It is not touched."""
+    """The file is not changed."""
     await SQLiteSessionStore(path).append(KEY, [say("1", "a")])
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 99")
@@ -89,7 +89,7 @@ async def test_a_file_of_a_newer_version_is_refused(path):
 
 
 async def test_a_file_of_the_first_version_is_brought_up_to_date(path):
-    """It did not know who wrote; what is in it can be loaded, added to and searched."""
+    """The first version did not record who wrote; its content can be loaded, appended to and searched."""
     path.parent.mkdir()
     with sqlite3.connect(path) as db:
         db.executescript(implementation._MIGRATIONS[0])
@@ -110,7 +110,7 @@ async def test_a_file_of_the_first_version_is_brought_up_to_date(path):
 
 
 async def test_a_file_of_an_older_version_is_brought_up_to_date(path, monkeypatch):
-    """With everything in it."""
+    """Its content is kept."""
     await SQLiteSessionStore(path).append(KEY, [say("1", "a")])
     newer = (*implementation._MIGRATIONS, "ALTER TABLE transcripts ADD COLUMN later TEXT")
     monkeypatch.setattr(implementation, "_MIGRATIONS", newer)
@@ -121,7 +121,7 @@ async def test_a_file_of_an_older_version_is_brought_up_to_date(path, monkeypatc
 
 
 async def test_another_programs_file_is_refused(tmp_path):
-    """Nothing is written into it, database or not."""
+    """Nothing is written to it, whether or not it is a database."""
     other = tmp_path / "other.db"
     with sqlite3.connect(other) as db:
         db.execute("CREATE TABLE mine (x)")
@@ -135,7 +135,7 @@ async def test_another_programs_file_is_refused(tmp_path):
 
 
 async def test_search_finds_what_was_said(path):
-    """In the main transcript and in subagents; what tools returned only when asked."""
+    """Main transcripts and subagents are searched, results of tools only with `include_output`."""
     store = SQLiteSessionStore(path)
     writer = Writer()
     writer.answer(writer.ask(None, "Where is the harbour of Lisbon?"), "On the river Tagus.", calls=1)
@@ -148,7 +148,7 @@ async def test_search_finds_what_was_said(path):
     assert await store.search("lighthouse") == []
     [hit] = await store.search("lighthouse", include_output=True)
     assert (hit.session_id, hit.project_key) == (SESSION, "-work")
-    assert len(await store.search("harb")) == 2  # the last word is a beginning
+    assert len(await store.search("harb")) == 2  # the last word matches as a prefix
     assert await store.search('"of Tagus"') == []
     assert await store.search("harbour", project_key="-other") == []
     await store.append(KEY, [say("later", "another harbour")])
@@ -161,14 +161,14 @@ async def test_search_finds_what_was_said(path):
     "query", ["", "  ", '"', "AND", "a OR (b", "x:y", "*", "-", "' --", "\x00", "\ud83d", "NEAR(a"]
 )
 async def test_any_text_can_be_searched_for(path, query):
-    """Nothing in it is an operator."""
+    """No part of a query is an operator."""
     store = SQLiteSessionStore(path)
     await store.append(KEY, [say("1", f"begin {query} end".replace("\ud83d", ""))])
     await store.search(query)
 
 
 async def test_the_file_is_opened_anew_after_it_was_closed(path):
-    """So that a store can outlive a conversation."""
+    """So a store can be used again after a conversation has closed it."""
     async with SQLiteSessionStore(path) as store:
         await store.append(KEY, [say("1", "a")])
     assert len(await store.load(KEY)) == 1

@@ -1,4 +1,4 @@
-"""Stores around another one: the same contracts, another key, no secrets."""
+"""Stores that wrap another one: they keep the same contract, change keys, or redact secrets."""
 
 import claude_agent_sdk
 import pytest
@@ -21,13 +21,13 @@ KEY = {"project_key": "-work", "session_id": "11111111-1111-4111-8111-1111111111
 )
 @pytest.mark.asyncio_only
 async def test_a_wrapped_store_keeps_every_contract(wrap):
-    """Ours and the official ones."""
+    """It passes our conformance suite and the official one."""
     await run_session_store_conformance(wrap)
     await run_official(wrap)
 
 
 async def test_tenants_do_not_see_each_other():
-    """In one store, with the same project and session."""
+    """They share one store, and have sessions with the same project key and id."""
     inner = InMemorySessionStore()
     one, two = ScopedSessionStore(inner, tenant="one"), ScopedSessionStore(inner, tenant="two")
     await one.append(KEY, [{"type": "user", "uuid": "1"}])
@@ -37,7 +37,7 @@ async def test_tenants_do_not_see_each_other():
 
 
 async def test_a_project_key_of_ones_own_joins_machines():
-    """Another folder on another host finds the same sessions."""
+    """With a fixed `project_key`, another folder on another host finds the same sessions."""
     store = ScopedSessionStore(InMemorySessionStore(), project_key="shop")
     await store.append(KEY, [{"type": "user", "uuid": "1"}])
     assert len(await store.load({**KEY, "project_key": "-home-me-shop"})) == 1
@@ -45,13 +45,13 @@ async def test_a_project_key_of_ones_own_joins_machines():
 
 @pytest.mark.parametrize("scope", [{}, {"tenant": ""}, {"tenant": "a/b"}])
 async def test_a_scope_that_says_nothing_is_refused(scope):
-    """So is one that could be confused with another."""
+    """So is a scope that could be confused with another one."""
     with pytest.raises(ValueError, match=r"scope|tenant"):
         ScopedSessionStore(InMemorySessionStore(), **scope)
 
 
 async def test_a_wrapper_has_what_the_store_inside_has():
-    """No more, no less, by our test and by the official package's."""
+    """Our own check and the official package's both see exactly the methods of the wrapped store."""
 
     class Two:
         append = load = None
@@ -64,7 +64,7 @@ async def test_a_wrapper_has_what_the_store_inside_has():
 
 
 async def test_secrets_do_not_reach_the_store():
-    """In any spelling, at any depth; by pattern too."""
+    """They are replaced at any depth, base64 included, and by pattern; ids, signatures and opaque data are kept."""
     inner = InMemorySessionStore()
     store = RedactingSessionStore(inner, secrets=["hunter22secret"], patterns=[r"AKIA[0-9A-Z]{16}"])
     entry = {
@@ -90,4 +90,4 @@ async def test_secrets_do_not_reach_the_store():
     assert blocks[0]["thinking"] == "use [redacted]"
     assert blocks[1]["input"] == {"url": "https://x/?k=[redacted]", "n": 5}
     assert "AKIA" not in blocks[3]["text"]
-    assert "aHVudGVy" not in blocks[3]["text"]  # in base64
+    assert "aHVudGVy" not in blocks[3]["text"]  # the secret in base64

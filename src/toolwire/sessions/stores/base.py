@@ -8,8 +8,8 @@ import hashlib
 import json
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Final, Self, cast
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Self, TypeVar, cast
 
 from toolwire.errors import SessionStoreError
 from toolwire.messages.system import SessionKey
@@ -21,6 +21,8 @@ from toolwire.sessions.types import (
     SessionStoreListEntry,
     SessionSummaryEntry,
 )
+
+T = TypeVar("T")
 
 Place = tuple[str, str, str]
 """Project, session and subpath, which is empty for the main transcript."""
@@ -100,17 +102,42 @@ def make_hit(entry: SessionStoreEntry, snippet: str, place: Place) -> SearchHit:
 
 
 class DatabaseStore(ABC):
-    """A store that records the last writer of each transcript, and must be closed."""
+    """A store that records the last writer of each transcript, and must be closed. It works in threads."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Add entries to a transcript in one transaction, except those whose uuid it already has."""
         await self.append_from(key, entries, None)
 
-    @abstractmethod
     async def append_from(
         self, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
     ) -> str | None:
         """Add entries, and return the previous writer if that was another one."""
+        return await self._run(lambda db: self._append(db, key, entries, writer)) if entries else None
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        """Return a transcript's entries, or None if there never were any."""
+        place = read_place(key)
+        return await self._run(lambda db: self._load(db, place))
+
+    async def delete(self, key: SessionKey) -> None:
+        """Delete a transcript; for a session, those of its subagents too."""
+        place = read_place(key)
+        await self._run(lambda db: self._delete(db, place))
+
+    @abstractmethod
+    async def _run(self, work: Callable[[Any], T]) -> T:
+        """Call `work` with a connection, in a thread."""
+
+    @abstractmethod
+    def _append(
+        self, db: Any, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
+    ) -> str | None: ...
+
+    @abstractmethod
+    def _load(self, db: Any, place: Place) -> list[SessionStoreEntry] | None: ...
+
+    @abstractmethod
+    def _delete(self, db: Any, place: Place) -> None: ...
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -23,6 +23,7 @@ from toolwire.errors import SessionStoreError
 from toolwire.messages.system import SessionKey
 from toolwire.sessions.search import SearchHit, extract_text, read_query
 from toolwire.sessions.stores.base import (
+    Place,
     SqlStore,
     decode_entry,
     encode_entry,
@@ -159,27 +160,6 @@ class PostgresSessionStore(SqlStore):
     def __repr__(self) -> str:
         return f"PostgresSessionStore({self._name!r})"
 
-    async def append_from(
-        self, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
-    ) -> str | None:
-        """Add entries, and return the previous writer if that was another one."""
-        return await self._run(lambda db: _append(db, key, entries, writer)) if entries else None
-
-    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return a transcript's entries, or None if there never were any."""
-
-        def load(db: "Connection") -> list[SessionStoreEntry] | None:
-            rows = db.execute(_LOAD, read_place(key), binary=True).fetchall()
-            return [decode_entry(line) for (line,) in rows if line is not None] if rows else None
-
-        return await self._run(load)
-
-    async def delete(self, key: SessionKey) -> None:
-        """Delete a transcript; for a session, those of its subagents too."""
-        project, session, subpath = read_place(key)
-        these = (project, session, subpath, subpath)
-        await self._run(lambda db: db.execute(_DELETE, these))
-
     async def search(
         self,
         query: str,
@@ -203,6 +183,34 @@ class PostgresSessionStore(SqlStore):
     async def aclose(self) -> None:
         """Close all connections. New ones are opened when the store is used again."""
         await self._workers.run(self._pool.close)
+
+    def _append(
+        self, db: "Connection", key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
+    ) -> str | None:
+        place = read_place(key)
+        rows = [(encode_uuid(entry), encode_entry(entry), *_texts(entry)) for entry in entries]
+        # The row stays locked until the end, so that batches of several writers do not mix.
+        [[number, data, last]] = db.execute(_LOCK_TRANSCRIPT, place).fetchall()
+        added: set[bytes] = set()
+        for chunk in _split(rows):
+            columns = [list(column) for column in zip(*chunk, strict=True)]
+            added.update(name for (name,) in db.execute(_INSERT, (number, *columns)) if name is not None)
+        new = []
+        for entry, (name, *_) in zip(entries, rows, strict=True):
+            if name is None or name in added:
+                new.append(entry)
+                added.discard(cast(bytes, name))
+        if new:
+            summary = None if place[2] else fold_data(data, key, new)
+            db.execute(_UPDATE, (summary, writer, number))
+        return last if last != writer else None
+
+    def _load(self, db: "Connection", place: Place) -> list[SessionStoreEntry] | None:
+        rows = db.execute(_LOAD, place, binary=True).fetchall()
+        return [decode_entry(line) for (line,) in rows if line is not None] if rows else None
+
+    def _delete(self, db: "Connection", place: Place) -> None:
+        db.execute(_DELETE, (*place, place[2]))
 
     async def _select(self, columns: str, where: str, *parameters: str) -> list[tuple[Any, ...]]:
         statement: Any = f"SELECT {columns} FROM toolwire_transcripts WHERE {where}"  # noqa: S608 - constants only
@@ -360,28 +368,6 @@ def _prepare(db: "Connection", name: str) -> None:
         db.execute(statements)
     db.execute("DELETE FROM toolwire_sessions_format")
     db.execute("INSERT INTO toolwire_sessions_format VALUES (%s)", (len(_MIGRATIONS),))
-
-
-def _append(
-    db: "Connection", key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
-) -> str | None:
-    place = read_place(key)
-    rows = [(encode_uuid(entry), encode_entry(entry), *_texts(entry)) for entry in entries]
-    # The row stays locked until the end, so that batches of several writers do not mix.
-    [[number, data, last]] = db.execute(_LOCK_TRANSCRIPT, place).fetchall()
-    added: set[bytes] = set()
-    for chunk in _split(rows):
-        columns = [list(column) for column in zip(*chunk, strict=True)]
-        added.update(name for (name,) in db.execute(_INSERT, (number, *columns)) if name is not None)
-    new = []
-    for entry, (name, *_) in zip(entries, rows, strict=True):
-        if name is None or name in added:
-            new.append(entry)
-            added.discard(cast(bytes, name))
-    if new:
-        summary = None if place[2] else fold_data(data, key, new)
-        db.execute(_UPDATE, (summary, writer, number))
-    return last if last != writer else None
 
 
 _Row = tuple[bytes | None, bytes, str, str]

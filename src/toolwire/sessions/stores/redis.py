@@ -172,21 +172,6 @@ class RedisSessionStore(DatabaseStore):
     def __repr__(self) -> str:
         return f"RedisSessionStore({self._name!r})"
 
-    async def append_from(
-        self, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
-    ) -> str | None:
-        """Add entries, and return the previous writer if that was another one."""
-        return await self._run(lambda: self._append(key, entries, writer)) if entries else None
-
-    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return a transcript's entries, or None if there never were any."""
-
-        def load() -> list[SessionStoreEntry] | None:
-            lines = cast(list[bytes], self._redis.lrange(self._key_of(read_place(key), "lines"), 0, -1))
-            return [decode_entry(line) for line in lines] or None
-
-        return await self._run(load)
-
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the sessions of a project, newest first."""
         listed = await self.list_session_summaries(project_key)
@@ -195,55 +180,49 @@ class RedisSessionStore(DatabaseStore):
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return the summaries of a project's sessions, newest first."""
 
-        def read() -> list[SessionSummaryEntry]:
-            names: Any = self._redis.zrange(self._base(project_key) + ":sessions", 0, -1, desc=True)
+        def read(db: "Redis") -> list[SessionSummaryEntry]:
+            names: Any = db.zrange(self._base(project_key) + ":sessions", 0, -1, desc=True)
             sessions = [unquote(name.decode()) for name in names]
             found: list[SessionSummaryEntry] = []
-            with self._redis.pipeline(transaction=False) as pipe:
+            expired = []
+            with db.pipeline(transaction=False) as pipe:
                 for each in sessions:
                     pipe.hmget(self._key_of((project_key, each, ""), "state"), "mtime", "summary")
-                for session, (mtime, data) in zip(sessions, pipe.execute(), strict=True):
-                    if mtime is not None:  # otherwise it has expired
+                for name, session, (mtime, data) in zip(names, sessions, pipe.execute(), strict=True):
+                    if mtime is None:
+                        expired.append(name)
+                    else:
                         found.append({"session_id": session, "mtime": int(mtime), "data": json.loads(data)})
-            if gone := {quote(each, safe="") for each in sessions} - {
-                quote(each["session_id"], safe="") for each in found
-            }:
-                self._redis.zrem(self._base(project_key) + ":sessions", *gone)
+            if expired:
+                db.zrem(self._base(project_key) + ":sessions", *expired)
             return found
 
         return await self._run(read)
 
     async def list_projects(self) -> list[str]:
         """Return the keys of the projects that have, or had, sessions."""
-        names: Any = await self._run(lambda: self._redis.smembers(f"{self._prefix}:projects"))
+        names: Any = await self._run(lambda db: db.smembers(f"{self._prefix}:projects"))
         return sorted(unquote(name.decode()) for name in names)
 
     async def find_projects(self, session_id: str) -> list[str]:
         """Return the keys of the projects that have a session, the one written last first."""
 
-        def find() -> list[str]:
-            names: Any = self._redis.smembers(self._projects_of(session_id))
+        def find(db: "Redis") -> list[str]:
+            names: Any = db.smembers(self._projects_of(session_id))
             found = []
             for name in names:
                 project = unquote(name.decode())
-                mtime: Any = self._redis.hget(self._key_of((project, session_id, ""), "state"), "mtime")
+                mtime: Any = db.hget(self._key_of((project, session_id, ""), "state"), "mtime")
                 if mtime is not None:
                     found.append((int(mtime), project))
             return [project for _, project in sorted(found, reverse=True)]
 
         return await self._run(find)
 
-    async def delete(self, key: SessionKey) -> None:
-        """Delete a transcript; for a session, those of its subagents too."""
-        project, session, subpath = read_place(key)
-        base = self._base(project)
-        names = [quote(session, safe=""), quote(subpath, safe="")]
-        await self._run(lambda: self._redis.eval(_DELETE, 1, f"{base}:sessions", base, *names))
-
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session's other transcripts."""
         base = f"{self._base(key['project_key'])}:{quote(key['session_id'], safe='')}"
-        names: Any = await self._run(lambda: self._redis.zrange(f"{base}:subpaths", 0, -1))
+        names: Any = await self._run(lambda db: db.zrange(f"{base}:subpaths", 0, -1))
         return [unquote(name.decode()) for name in names]
 
     async def search(self, query: str, **_: Any) -> list[SearchHit]:
@@ -257,17 +236,17 @@ class RedisSessionStore(DatabaseStore):
         """Close all connections. New ones are opened when the store is used again."""
         await self._workers.run(self._redis.close)
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def _run(self, work: "Callable[[Redis], T]") -> T:
         return await self._workers.run(lambda: self._work(work))
 
-    def _work(self, work: Callable[[], T]) -> T:
+    def _work(self, work: "Callable[[Redis], T]") -> T:
         from redis import RedisError  # noqa: PLC0415 - as above
 
         try:
             if not self._is_prepared:
                 self._prepare()
                 self._is_prepared = True
-            return work()
+            return work(self._redis)
         except RedisError as error:
             reason = str(error) or type(error).__name__
             raise SessionStoreError(f"the session store {self._name}: {reason}") from error
@@ -286,34 +265,44 @@ class RedisSessionStore(DatabaseStore):
             migrate(self._redis, self._prefix)
             self._redis.set(key, number)
 
-    def _append(self, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None) -> str | None:
+    def _load(self, db: "Redis", place: Place) -> list[SessionStoreEntry] | None:
+        lines = cast(list[bytes], db.lrange(self._key_of(place, "lines"), 0, -1))
+        return [decode_entry(line) for line in lines] or None
+
+    def _delete(self, db: "Redis", place: Place) -> None:
+        base, names = self._base(place[0]), [quote(each, safe="") for each in place[1:]]
+        db.eval(_DELETE, 1, f"{base}:sessions", base, *names)
+
+    def _append(
+        self, db: "Redis", key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
+    ) -> str | None:
         place = read_place(key)
         rows = [(entry, _name(entry), encode_entry(entry)) for entry in entries]
         base, state = self._base(place[0]), self._key_of(place, "state")
         names = [quote(each, safe="") for each in place]
         # These keys locate the session. They are in other slots of a cluster, so the script cannot write them.
-        self._redis.sadd(f"{self._prefix}:projects", names[0])
-        self._redis.sadd(self._projects_of(place[1]), names[0])
+        db.sadd(f"{self._prefix}:projects", names[0])
+        db.sadd(self._projects_of(place[1]), names[0])
         for attempt in range(_TRIES):
-            count, data, last = cast(Any, self._redis.hmget(state, "count", "summary", "writer"))
-            new = self._take_new(place, rows)
+            count, data, last = cast(Any, db.hmget(state, "count", "summary", "writer"))
+            new = self._take_new(db, place, rows)
             previous = (last or b"").decode() or None
             if not new:
                 return previous if previous != writer else None
             summary = "" if place[2] else fold_data(data, key, [entry for entry, *_ in new])
             given = (base, *names[1:], count or 0, summary, writer or "", self._ttl or "")
             lines = [each for _, name, line in new for each in (name, line)]
-            if self._redis.eval(_APPEND, 1, state, *given, *lines):
+            if db.eval(_APPEND, 1, state, *given, *lines):
                 return previous if previous != writer else None
             time.sleep(random.uniform(0, 0.002 * min(attempt + 1, 10)))  # noqa: S311 - so that not all try at once
         raise SessionStoreError(f"the session store {self._name}: too many concurrent writers of {key!r}")
 
-    def _take_new(self, place: Place, rows: "list[_Row]") -> "list[_Row]":
+    def _take_new(self, db: "Redis", place: Place, rows: "list[_Row]") -> "list[_Row]":
         """Return the entries that a transcript does not have yet, without duplicates."""
         asked = list(dict.fromkeys(name for _, name, _ in rows if name))
         known: set[bytes] = set()
         if asked:
-            found = cast(Any, self._redis.smismember(self._key_of(place, "uuids"), asked))
+            found = cast(Any, db.smismember(self._key_of(place, "uuids"), asked))
             known = {name for name, is_there in zip(asked, found, strict=True) if is_there}
         new = []
         for row in rows:

@@ -7,16 +7,16 @@ Blocking work runs in a thread, which finishes its work even if the caller is ca
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from toolwire._support.threads import Workers
 from toolwire.errors import SessionStoreError
 from toolwire.messages.system import SessionKey
-from toolwire.sessions.search import SearchHit, TextIndex, extract_text, make_match
+from toolwire.sessions.search import SearchHit, TextIndex, extract_text, make_match, transaction
 from toolwire.sessions.stores.base import (
+    Place,
     SqlStore,
     decode_entry,
     encode_entry,
@@ -75,28 +75,6 @@ class SQLiteSessionStore(SqlStore):
     def __repr__(self) -> str:
         return f"SQLiteSessionStore({self._path!r})"
 
-    async def append_from(
-        self, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
-    ) -> str | None:
-        """Add entries, and return the previous writer if that was another one."""
-        return await self._run(lambda db: _append(db, key, entries, writer)) if entries else None
-
-    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return a transcript's entries, or None if there never were any."""
-
-        def load(db: sqlite3.Connection) -> list[SessionStoreEntry] | None:
-            found = db.execute(_FIND, read_place(key)).fetchone()
-            if found is None:
-                return None
-            rows = db.execute("SELECT line FROM lines WHERE transcript = ? ORDER BY number", found[:1])
-            return [decode_entry(line) for (line,) in rows]
-
-        return await self._run(load)
-
-    async def delete(self, key: SessionKey) -> None:
-        """Delete a transcript; for a session, those of its subagents too."""
-        await self._run(lambda db: _delete(db, key))
-
     async def search(
         self,
         query: str,
@@ -118,6 +96,43 @@ class SQLiteSessionStore(SqlStore):
     async def aclose(self) -> None:
         """Close the file. It is opened again when the store is used again."""
         await self._workers.run(self._disconnect)
+
+    def _append(
+        self, db: sqlite3.Connection, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
+    ) -> str | None:
+        place = read_place(key)
+        written = [(encode_uuid(entry), encode_entry(entry)) for entry in entries]
+        with transaction(db):
+            now = time.time_ns() // 1_000_000
+            db.execute(
+                "INSERT OR IGNORE INTO transcripts (project, session, subpath, mtime) VALUES (?, ?, ?, 0)",
+                place,
+            )
+            number, mtime, data, last = db.execute(_FIND, place).fetchone()
+            new = []
+            for entry, (name, line) in zip(entries, written, strict=True):
+                insert = "INSERT OR IGNORE INTO lines (transcript, uuid, line) VALUES (?, ?, ?)"
+                if db.execute(insert, (number, name, line)).rowcount:
+                    new.append(entry)
+            if new:
+                summary = None if place[2] else fold_data(data, key, new)
+                update = "UPDATE transcripts SET mtime = ?, summary = ?, writer = ? WHERE id = ?"
+                db.execute(update, (max(now, mtime + 1), summary, writer, number))
+        return last if last != writer else None
+
+    def _load(self, db: sqlite3.Connection, place: Place) -> list[SessionStoreEntry] | None:
+        found = db.execute(_FIND, place).fetchone()
+        if found is None:
+            return None
+        rows = db.execute("SELECT line FROM lines WHERE transcript = ? ORDER BY number", found[:1])
+        return [decode_entry(line) for (line,) in rows]
+
+    def _delete(self, db: sqlite3.Connection, place: Place) -> None:
+        these = (*place, place[2])
+        with transaction(db):
+            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'").fetchone():
+                db.execute(_FORGET_TEXTS, these)
+            db.execute(_FORGET, these)
 
     async def _select(self, columns: str, where: str, *parameters: str) -> list[tuple[Any, ...]]:
         statement = f"SELECT {columns} FROM transcripts WHERE {where}"  # noqa: S608 - constants only
@@ -152,7 +167,7 @@ class SQLiteSessionStore(SqlStore):
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        with _transaction(connection):
+        with transaction(connection):
             [version], [application] = (
                 connection.execute(f"PRAGMA {each}").fetchone() for each in ("user_version", "application_id")
             )
@@ -193,38 +208,6 @@ _SEARCH: Final = """
 """
 
 
-def _append(
-    db: sqlite3.Connection, key: SessionKey, entries: list[SessionStoreEntry], writer: str | None
-) -> str | None:
-    place = read_place(key)
-    written = [(encode_uuid(entry), encode_entry(entry)) for entry in entries]
-    with _transaction(db):
-        now = time.time_ns() // 1_000_000
-        db.execute(
-            "INSERT OR IGNORE INTO transcripts (project, session, subpath, mtime) VALUES (?, ?, ?, 0)", place
-        )
-        number, mtime, data, last = db.execute(_FIND, place).fetchone()
-        new = []
-        for entry, (name, line) in zip(entries, written, strict=True):
-            insert = "INSERT OR IGNORE INTO lines (transcript, uuid, line) VALUES (?, ?, ?)"
-            if db.execute(insert, (number, name, line)).rowcount:
-                new.append(entry)
-        if new:
-            summary = None if place[2] else fold_data(data, key, new)
-            update = "UPDATE transcripts SET mtime = ?, summary = ?, writer = ? WHERE id = ?"
-            db.execute(update, (max(now, mtime + 1), summary, writer, number))
-    return last if last != writer else None
-
-
-def _delete(db: sqlite3.Connection, key: SessionKey) -> None:
-    project, session, subpath = read_place(key)
-    these = (project, session, subpath, subpath)
-    with _transaction(db):
-        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'").fetchone():
-            db.execute(_FORGET_TEXTS, these)
-        db.execute(_FORGET, these)
-
-
 def _search(
     db: sqlite3.Connection, match: str, project_key: str | None, session_id: str | None, limit: int
 ) -> list[SearchHit]:
@@ -241,7 +224,7 @@ def _search(
 
 def _index_some(db: sqlite3.Connection, index: TextIndex) -> bool:
     """Index some more lines. Return False when all are indexed."""
-    with _transaction(db):
+    with transaction(db):
         [up_to] = db.execute("SELECT up_to FROM searchable").fetchone()
         rows = db.execute(
             "SELECT number, line FROM lines WHERE number > ? ORDER BY number LIMIT ?", (up_to, _INDEX_BATCH)
@@ -252,15 +235,3 @@ def _index_some(db: sqlite3.Connection, index: TextIndex) -> bool:
         index.add(each for each in texts if each[1] or each[2])
         db.execute("UPDATE searchable SET up_to = ?", (rows[-1][0],))
     return True
-
-
-@contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:  # after some errors, such as a full disk, SQLite has already rolled back
-            db.execute("ROLLBACK")
-        raise
