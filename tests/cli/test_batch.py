@@ -49,14 +49,15 @@ def prepare(repo: Repo) -> Run:
 
 @pytest.fixture
 def shell(tmp_path):
-    """Run the command in a folder with `review.py`; returns exit code, stdout and stderr."""
+    """Return a function that runs `toolwire batch` beside `review.py` and returns exit code, stdout and stderr."""
     (tmp_path / "review.py").write_text(FILE)
     env = {**os.environ, "TOOLWIRE_BATCHES": str(tmp_path / "state"), "NO_COLOR": "1"}
 
-    def start(*words):
+    def start(*words, stdout=subprocess.PIPE):
         return subprocess.Popen(
             [sys.executable, "-m", "toolwire", "batch", *words],
-            cwd=tmp_path, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            cwd=tmp_path, env=env, text=True, stdout=stdout, stderr=subprocess.PIPE,
+            preexec_fn=accept_signals,  # noqa: PLW1509 - before any thread of the child
         )  # fmt: skip
 
     def run(*words):
@@ -68,6 +69,12 @@ def shell(tmp_path):
     return run
 
 
+def accept_signals():
+    """Undo what the child may have inherited: the tests may run in the background, or under nohup."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def write_tasks(tmp_path, *names):
     (tmp_path / "tasks.jsonl").write_text(
         "".join(f'{{"key": "{each}", "name": "{each}"}}\n' for each in names)
@@ -75,7 +82,7 @@ def write_tasks(tmp_path, *names):
 
 
 def test_a_batch_from_file_to_export(shell, tmp_path):
-    """Run, show, export, retry; the exit codes show the outcome."""
+    """`run`, `show`, `export`, `retry` and `cancel` work together; `run` exits with 3 if a run failed."""
     write_tasks(tmp_path, "api", "web", "bad")
     code, out, err = shell("run", "review.py", "tasks.jsonl")
     assert code == 3, err
@@ -105,13 +112,15 @@ def test_a_batch_from_file_to_export(shell, tmp_path):
     exported = [json.loads(line) for line in shell("export", "review", "-")[1].splitlines()]
     assert {each["key"] for each in exported} == {"api", "web", "bad"}
 
+    code, _, err = shell("retry", "review", "--key", "bda")
+    assert (code, "has no run 'bda'" in err) == (1, True)
     assert "1 runs are queued again" in shell("retry", "review")[2]
     code, out, _ = shell("cancel", "review", "--json")
     assert (code, json.loads(out)["cancelled"]) == (0, 1)
 
 
 def test_lone_surrogates_are_exported(shell, tmp_path):
-    """A CLI may report them: they are escaped in JSON, and a question mark in a table."""
+    """A CLI may report such text: it is escaped in JSON, and replaced by a question mark in CSV."""
     write_tasks(tmp_path, "bad")
     assert shell("run", "review.py", "tasks.jsonl")[0] == 3
     with closing(sqlite3.connect(tmp_path / "state" / "review" / "runs.db")) as db, db:
@@ -123,8 +132,26 @@ def test_lone_surrogates_are_exported(shell, tmp_path):
     assert "half: ?" in (tmp_path / "out.csv").read_text(encoding="utf-8")
 
 
+def test_results_that_cannot_be_written(shell, tmp_path):
+    """A missing folder, or a full disk: a line with the reason, and no traceback."""
+    write_tasks(tmp_path, "api")
+    assert shell("run", "review.py", "tasks.jsonl")[0] == 0
+    (tmp_path / "full.csv").symlink_to("/dev/full")
+    for name, code, reason in (
+        ("none/out.csv", 2, "No such file or directory"),
+        ("full.csv", 1, "No space left on device"),
+    ):
+        assert shell("export", "review", name) == (
+            code, "", f"Error: {name}: the results cannot be written: {reason}\n"
+        )  # fmt: skip
+    with Path("/dev/full").open("wb") as full:
+        process = shell.start("run", "review.py", stdout=full)
+    _, err = process.communicate(timeout=90)
+    assert (process.returncode, err) == (1, "Error: the output cannot be written: No space left on device\n")
+
+
 def test_unknown_runs_are_reconciled(shell, tmp_path):
-    """The exit code is 4 until the user has recorded their cost."""
+    """`run` exits with 4 while a cost is unknown; `reconcile` lists the run and records the cost that is given."""
     write_tasks(tmp_path, "gone")
     assert shell("run", "review.py", "tasks.jsonl")[0] == 4
     _, out, err = shell("reconcile", "review")
@@ -158,7 +185,7 @@ def test_unknown_runs_are_reconciled(shell, tmp_path):
     ],
 )
 def test_mistakes_are_one_line(shell, tmp_path, words, code, says):
-    """With what is wrong and what to do, and no traceback."""
+    """The error says what is wrong and what to do, without a traceback."""
     (tmp_path / "empty.py").write_text("x = 1\n")
     found, _, err = shell(*words)
     assert (found, "Traceback" in err) == (code, False), err
@@ -173,7 +200,7 @@ def wait_for(condition, seconds=60):
 
 
 def test_workers_drain_on_sigterm_and_serve_metrics(shell, tmp_path):
-    """Current runs finish, waiting ones stay; Ctrl-C stops at once, and the cost is booked."""
+    """A worker executes runs that another process added, serves their metrics, and exits with 0 on SIGTERM."""
     write_tasks(tmp_path, "api", "web")
     port = free_port()
     worker = shell.start("worker", "review.py", "--metrics", str(port))
@@ -190,7 +217,7 @@ def test_workers_drain_on_sigterm_and_serve_metrics(shell, tmp_path):
 
 
 def test_sigterm_before_the_end_is_not_a_success(shell, tmp_path):
-    """A script that starts a batch must see that runs are left."""
+    """The exit code is 5, so that a script that started the batch sees that runs are left."""
     write_tasks(tmp_path, "api", "web")
     process = shell.start("run", "review.py", "tasks.jsonl", "--no-work")
     try:
@@ -203,14 +230,15 @@ def test_sigterm_before_the_end_is_not_a_success(shell, tmp_path):
     assert "2 waiting" in out
 
 
-def test_ctrl_c_stops_the_runs(shell, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_and_a_closed_terminal_stop_the_runs(shell, tmp_path, number):
     """Exit code 130; the run reports its cost, and counts as failed."""
     write_tasks(tmp_path, "slow")
     process = shell.start("run", "review.py", "tasks.jsonl")
     try:
         wait_for(lambda: Path(tmp_path / "state" / "review" / "runs.db").exists())
         wait_for(lambda: json.loads(shell("show", "review", "--json")[1] or "{}").get("running") == 1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(30) == 130
     finally:
         process.kill()
@@ -220,7 +248,7 @@ def test_ctrl_c_stops_the_runs(shell, tmp_path):
 
 
 def test_ctrl_c_while_the_database_is_unreachable(shell, tmp_path, postgres_server):
-    """The command ends soon, although a database is retried for minutes: what is not booked is in the outbox."""
+    """It ends soon, although a database is usually retried for minutes; unwritten results are in the outbox."""
     at = postgres_server.create_database()
     write_tasks(tmp_path, "slow")
     process = shell.start("run", "review.py", "tasks.jsonl", "--at", at)

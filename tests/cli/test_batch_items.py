@@ -1,4 +1,4 @@
-"""Items of a batch from a file: JSON lines or CSV, with keys that stay the same."""
+"""Items of a batch from a file of JSON lines or CSV, with keys that stay the same between runs."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def write(tmp_path, name, text):
 
 
 def test_json_lines(tmp_path):
-    """The key is in `key` or `id`, an item may be inside, and empty lines are skipped."""
+    """The key is in `key` or `id`, the item may be under `item`, and empty lines are skipped."""
     path = write(
         tmp_path, "t.jsonl", '\ufeff{"key": "a", "n": 1}\n\n{"id": 7, "n": 2}\n{"key": "c", "item": [3]}\n'
     )
@@ -22,7 +22,7 @@ def test_json_lines(tmp_path):
 
 
 def test_an_item_without_a_key_gets_a_hash_of_itself(tmp_path):
-    """The same line is the same run, wherever it is in the file."""
+    """So the same line is the same run, wherever it is in the file."""
     first = dict(read_items(write(tmp_path, "a.jsonl", '"x"\n{"b": 1, "a": 2}\n'), None))
     second = dict(read_items(write(tmp_path, "b.jsonl", '{"a": 2, "b": 1}\n"y"\n"x"\n'), None))
     assert len(first) == 2
@@ -30,7 +30,7 @@ def test_an_item_without_a_key_gets_a_hash_of_itself(tmp_path):
 
 
 def test_csv(tmp_path):
-    """A header, quoted fields, and a key by name."""
+    """The first line has the fields' names, fields may be quoted, and an option names the field of the key."""
     path = write(tmp_path, "t.csv", 'name,stars\n"a, b",1\nc,2\n')
     assert list(read_items(path, "name")) == [
         ("a, b", {"name": "a, b", "stars": "1"}),
@@ -66,19 +66,19 @@ def test_csv(tmp_path):
     ],
 )
 def test_errors_name_the_file_and_the_line(tmp_path, name, text, key, says):
-    """With the file and the line."""
+    """Invalid JSON and CSV, invalid keys, and a key that is used for two different items are all refused."""
     with pytest.raises(UsageError, match=says):
         list(read_items(write(tmp_path, name, text), key))
 
 
 def test_a_missing_file_is_reported_at_once(tmp_path):
-    """Before anything is opened."""
+    """The error comes when the items are first read."""
     with pytest.raises(UsageError, match="does not exist"):
         list(read_items(tmp_path / "none.jsonl", None))
 
 
 def test_a_line_that_is_repeated_is_one_item(tmp_path):
-    """It is the same run, so nothing is lost."""
+    """Equal items with one key are the same run."""
     path = write(tmp_path, "t.jsonl", '{"key": "a", "n": 1}\n{"n": 1, "key": "a"}\n')
     assert list(read_items(path, None)) == [("a", {"key": "a", "n": 1})]
 

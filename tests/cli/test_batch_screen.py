@@ -1,4 +1,4 @@
-"""The progress of a batch, for users and for scripts."""
+"""How the progress of a batch is shown to users and reported to scripts."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def result(**given):
 
 
 def test_progress_in_one_line():
-    """Only states that occur, and the money against the budget."""
+    """It has only the states that occur, and the cost against the budget."""
     assert describe("b", PROGRESS) == (
         "b: 3 done, 1 failed, 2 running, 5 waiting; $1.5 spent of $10, $4 reserved"
     )
@@ -46,7 +46,7 @@ class Clock:
     ("left", "says"), [(0, "0 s"), (60, "30 s"), (600, "5 min 0 s"), (10_000, "1 h 23 min")]
 )
 def test_the_time_left_is_estimated_from_the_last_minute(left, says):
-    """Earlier runs do not count."""
+    """Runs that ended earlier do not count."""
     clock = Clock()
     rate = Rate(clock)
     assert rate.left(5) == "?"
@@ -60,7 +60,7 @@ def test_the_time_left_is_estimated_from_the_last_minute(left, says):
 
 
 def test_without_a_terminal_each_result_is_a_line(capsys):
-    """Control characters in keys and errors are made harmless."""
+    """Control characters in keys and errors are removed."""
     screen = Screen("b", json=False)
     screen.result(result(), PROGRESS)
     screen.end(PROGRESS)
@@ -70,7 +70,7 @@ def test_without_a_terminal_each_result_is_a_line(capsys):
 
 
 def test_an_error_of_several_lines_is_shown_on_one(capsys):
-    """The reason is often in the last one, as what the CLI wrote to stderr is."""
+    """The reason is often in the last line, which the CLI wrote to stderr. Very long errors are cut."""
     screen = Screen("b", json=False)
     screen.result(result(error="Claude Code failed (exit code: 1)\nError output: no such model"), PROGRESS)
     screen.result(result(error="x" * 1000), PROGRESS)
@@ -80,7 +80,7 @@ def test_an_error_of_several_lines_is_shown_on_one(capsys):
 
 
 def test_for_scripts_each_result_is_json(capsys):
-    """And the last line is the progress."""
+    """The last line is the progress of the whole batch."""
     screen = Screen("b", json=True)
     screen.result(result(), PROGRESS)
     screen.end(PROGRESS)
@@ -90,7 +90,7 @@ def test_for_scripts_each_result_is_json(capsys):
 
 
 def test_the_screen_shows_all_that_matters():
-    """Bar, rate, time left, money, workers, the last failures."""
+    """It has a bar, the rate, the time left, the cost, the workers and the last failures."""
     screen = Screen("b", json=True)
     screen._json = False
     screen._failures.append("failed  k: no")

@@ -1,4 +1,4 @@
-"""`toolwire call`: a tool called by hand."""
+"""`toolwire call`: calling one tool from the command line."""
 
 import json
 import subprocess
@@ -84,7 +84,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def call(folder):
-    """Runs the command on that file."""
+    """Return a function that runs `toolwire call` on that file."""
     return lambda *words, **more: CliRunner().invoke(app, ["call", "hand.py", *words], **more)
 
 
@@ -139,7 +139,7 @@ SCHEMA = {
     ],
 )
 def test_values_are_converted_to_the_types_of_the_schema(words, expected):
-    """Numbers where the schema has numbers, and text as it is."""
+    """Values become numbers, booleans or lists where the schema says so, and stay text otherwise."""
     read = parse_arguments(words, SCHEMA)
     assert read == expected
     assert [type(value) for value in read.values()] == [type(value) for value in expected.values()]
@@ -158,14 +158,14 @@ def test_values_are_converted_to_the_types_of_the_schema(words, expected):
     ],
 )
 def test_an_argument_that_cannot_be_parsed_is_an_error(folder, words, said):
-    """The error has the argument, and how to write it."""
+    """The error quotes the argument and says how to write it."""
     (folder / "raw.bin").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=said):
         parse_arguments(words, SCHEMA)
 
 
 def test_values_come_from_files_and_stdin(call, folder):
-    """`@file`, `@-`, and the whole object on stdin."""
+    """`@file` and `@-` (stdin) give one value; `-` reads all arguments from stdin as a JSON object."""
     (folder / "note.txt").write_text("from a file")
     assert '"text":"from a file"' in call("echo", "text=@note.txt").stdout
     assert '"text":"from stdin"' in call("echo", "text=@-", input="from stdin").stdout
@@ -180,7 +180,7 @@ def test_a_result_is_printed(call):
 
 
 def test_json_prints_the_raw_result(call):
-    """And nothing else."""
+    """Stdout has the `CallToolResult` and nothing else."""
     done = call("add", "a=15", "b=27", "--json")
     assert json.loads(done.stdout)["content"] == [{"type": "text", "text": "42.0"}]
     failed = call("fail", "why=x", "--json")
@@ -188,13 +188,13 @@ def test_json_prints_the_raw_result(call):
 
 
 def test_a_tool_that_fails_is_exit_code_1(call):
-    """Its text is printed on stderr."""
+    """The text of its error is printed on stderr."""
     done = call("fail", "why=because")
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", "no: because\n")
 
 
 def test_where_a_tool_failed_is_shown(call):
-    """The file and line of the user's own code; the traceback, from that line on, with --debug."""
+    """The file and line in the user's own code are shown; with --debug, the traceback from that line on."""
     done = call("broken", "x=[]")
     assert done.exit_code == 1
     first, place = done.stderr.splitlines()
@@ -207,7 +207,7 @@ def test_where_a_tool_failed_is_shown(call):
 
 
 def test_an_error_is_json_too(call):
-    """With --json a script always finds JSON on stdout."""
+    """With --json, an error is JSON on stdout too, so that scripts can always parse stdout."""
     done = call("nope", "--json")
     assert (done.exit_code, done.stderr) == (2, "")
     assert "has no tool 'nope'" in json.loads(done.stdout)["error"]
@@ -215,12 +215,12 @@ def test_an_error_is_json_too(call):
 
 @pytest.mark.parametrize("name", ["mcp__hand__add", "mcp__other__add"])
 def test_the_name_that_claude_uses_is_understood(call, name):
-    """Whatever the name of the server in it."""
+    """A name of the form `mcp__SERVER__TOOL` is accepted, whatever its server is."""
     assert call(name, "a=1", "b=2").stdout == "3.0\n"
 
 
 def test_wrong_arguments_do_not_reach_the_tool(call, folder):
-    """Every violation is reported; exit code 2."""
+    """Every violation of the schema is reported, with exit code 2."""
     done = call("strict", "a=x", "b=1")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
@@ -242,7 +242,7 @@ def test_wrong_arguments_do_not_reach_the_tool(call, folder):
     ],
 )
 def test_an_unknown_tool_is_an_error_with_the_closest_name(call, name, said):
-    """Or with a list of the tools."""
+    """If no name is close, the tools are listed."""
     done = call(name)
     assert done.exit_code == 2
     assert done.stderr.startswith(f"Error: {said}")
@@ -250,14 +250,14 @@ def test_an_unknown_tool_is_an_error_with_the_closest_name(call, name, said):
 
 
 def test_control_characters_are_removed(call):
-    """From a result and from a log message."""
+    """This holds for results and for log messages."""
     assert call("odd").stdout == "ab\tc\n"
     done = call("told")
     assert (done.stdout, done.stderr) == ("done\n", "warning hand: look  out\n")
 
 
 def test_media_are_named_or_saved(call, folder):
-    """With kind and size; --save writes them to files."""
+    """Each is shown as its media type and size; --save writes them to files."""
     assert call("media").stdout == "<image/png, 12 KB>\n<audio/wav, 4 bytes>\nand text\n"
     saved = call("media", "--save", "out")
     assert "saved to out/image-1.png" in saved.stdout
@@ -266,7 +266,7 @@ def test_media_are_named_or_saved(call, folder):
 
 
 def test_structured_content_without_text_is_shown(folder):
-    """As JSON, pretty."""
+    """It is printed as indented JSON."""
     (folder / "shaped.py").write_text(
         "from mcp.server import Server\nimport mcp_types as t\n"
         "x = t.Tool(name='x', input_schema={'type': 'object'})\n"
@@ -278,13 +278,13 @@ def test_structured_content_without_text_is_shown(folder):
 
 
 def test_a_call_times_out(call):
-    """After the given seconds, with exit code 1."""
+    """The limit is given by --timeout, and the exit code is 1."""
     done = call("slow", "--timeout", "0.05")
     assert (done.exit_code, done.stderr) == (1, "Error: slow returned no result within 0.05 seconds\n")
 
 
 def test_an_elicitation_without_a_terminal_is_declined(call):
-    """With a note on stderr."""
+    """A line on stderr says so."""
     done = call("ask")
     assert done.stdout == "decline None\n"
     assert done.stderr == "hand requested input from the user: declined, there is no terminal.\n"
@@ -312,7 +312,7 @@ def test_an_elicitation_is_shown_on_a_terminal(folder):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of POSIX")
 def test_progress_is_a_bar_on_a_terminal(folder):
-    """With the tool's own words; log messages stay."""
+    """Log messages and the result stay on the screen."""
     command = [sys.executable, "-m", "toolwire", "call", "hand.py", "told"]
     with Terminal(command, cwd=folder, env={"PATH": ""}) as terminal:
         terminal.expect("look")
@@ -321,7 +321,7 @@ def test_progress_is_a_bar_on_a_terminal(folder):
 
 
 def test_as_a_user_runs_it(folder):
-    """In a process of its own, into a pipe."""
+    """The command runs in its own process, with stdout as a pipe."""
     done = subprocess.run(
         [sys.executable, "-m", "toolwire", "call", "hand.py", "add", "a=15", "b=27"],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""`toolwire catalog`: costs, lost responses, and accepted prices."""
+"""`toolwire catalog`: costs, calls whose response was lost, and accepted prices."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ MAIN = "from toolwire.cli.catalog import catalog_app; catalog_app()"
 
 @pytest.fixture(autouse=True)
 def path(tmp_path, monkeypatch):
-    """Where a new ledger may be created."""
+    """Return the path where a ledger would be created."""
     monkeypatch.setenv("TOOLWIRE_LEDGER", str(tmp_path / "ledger.db"))
     monkeypatch.delenv("NO_COLOR", raising=False)
     return tmp_path / "ledger.db"
@@ -29,7 +29,7 @@ def path(tmp_path, monkeypatch):
 
 @pytest.fixture
 def ledger(path):
-    """An empty ledger, whose clock can be set."""
+    """Return an empty ledger whose clock can be set."""
     with SqliteLedger(path, clock=lambda: opened.now) as opened:
         opened.now = NOON
         yield opened
@@ -48,32 +48,32 @@ def catalog(*arguments, code=0):
 
 
 def paid(ledger, tool="search", amount=10_000, session="s1", actual=None, **given):
-    """A call that was paid."""
+    """Make a call and settle it; return its id."""
     call = sent(ledger, tool, amount, session, **given)
     ledger.settle(call, actual)
     return call
 
 
 def sent(ledger, tool="search", amount=10_000, session="s1", variant=""):
-    """A call whose response is pending."""
+    """Start a call whose response is pending; return its id."""
     order = Order(session, tool, f"id-{tool}", tool, amount, "", "d", variant)
     return ledger.begin(order, Limits()).id
 
 
 def asked(ledger, tool, *prices, variant=""):
-    """Let the list have these prices, one after the other, with a call at each one that is not refused."""
+    """List the tool at these prices, one after the other, and start and release a call at each that is accepted."""
     for price in prices:
         with contextlib.suppress(PriceRaised):
             ledger.release(sent(ledger, tool, price, variant=variant))
 
 
 def lines(text, start):
-    """The lines that begin with one of these."""
+    """Return the words of each line that begins with this text, or with one of these."""
     return [line.split() for line in text.splitlines() if line.startswith(start)]
 
 
 def test_without_a_ledger_nothing_was_spent(path):
-    """No ledger is created, and the exit code is 0."""
+    """Commands that only read say so, exit with 0 and create no ledger."""
     assert "No paid calls." in catalog("spend")
     assert str(path) in catalog("spend")
     assert "Nothing to reconcile" in catalog("reconcile")
@@ -84,14 +84,14 @@ def test_without_a_ledger_nothing_was_spent(path):
 
 
 def test_an_empty_ledger_has_no_calls(ledger):
-    """A file without a call has nothing to show."""
+    """The same is shown for a period without calls."""
     assert catalog("spend").endswith("No paid calls.\n")
     paid(ledger)
     assert catalog("spend", "--since", "2026-11-07").endswith("No paid calls since 2026-11-07 00:00.\n")
 
 
 def test_days_and_tools_are_shown_with_bars(ledger):
-    """Sums, what is reserved and unknown, days without a call, and bars in proportion."""
+    """The list has totals, reserved and unknown amounts, days without a call, and bars in proportion."""
     paid(ledger, "draw", 40_000)
     ledger.now += 2 * DAY
     paid(ledger, "search", 10_000, variant="quick")
@@ -118,7 +118,7 @@ def test_days_and_tools_are_shown_with_bars(ledger):
     ],
 )
 def test_sums_are_grouped_as_requested(ledger, by, names):
-    """The most expensive first; JSON has all of them, in micros."""
+    """The largest amount comes first; JSON has all groups, in micros."""
     paid(ledger, "search", 10_000, "s1")
     paid(ledger, "draw", 30_000, "s2")
     shown = catalog("spend", "--by", by)
@@ -142,7 +142,7 @@ def test_sums_are_grouped_as_requested(ledger, by, names):
     ],
 )
 def test_since_takes_ages_and_dates(ledger, since, calls):
-    """Today is one of the days of an age in days."""
+    """Ages in days count whole days, and today is one of them."""
     now = datetime.now(UTC).timestamp()
     paid(ledger)
     for ledger.now in (now - 2 * DAY, now):
@@ -151,7 +151,7 @@ def test_since_takes_ages_and_dates(ledger, since, calls):
 
 
 def test_what_is_left_of_limits_is_shown(ledger):
-    """Today's costs count against a day, all costs against the total; never less than zero is left."""
+    """Today's costs count against a day's limit, all costs against the total; what is left is never negative."""
     paid(ledger, amount=1_000_000)
     ledger.now = datetime.now(UTC).timestamp()
     sent(ledger, "draw", amount=500_000)
@@ -162,7 +162,7 @@ def test_what_is_left_of_limits_is_shown(ledger):
 
 
 def test_a_day_ahead_of_the_clock_is_named(ledger):
-    """The remaining budget is that of the day for which the next call counts."""
+    """If the ledger has calls of a later day, the next call counts for that day, whose budget is shown."""
     ledger.now = datetime(2126, 1, 1, tzinfo=UTC).timestamp()
     paid(ledger, amount=1_000_000)
     assert "$1.0000 of $2.0000 left on 2126-01-01 (UTC; the ledger already has calls on that day" in catalog(
@@ -183,7 +183,7 @@ def test_long_lists_end_with_what_is_left_out(ledger):
 
 
 def test_names_from_the_api_are_made_safe(ledger):
-    """Neither markup nor escape sequences in a tool's name or a reason take effect."""
+    """Markup and escape sequences in the name of a tool or in a reason have no effect."""
     ledger.unknown(sent(ledger, "[red]a[/]\x1b[2J\x07"), "[bold]no\x1b[0m\nsecond")
     ledger.stop("id", "[red]b[/]\x1b[2J\x07", "\x1b[2J[red]why")
     for shown in (catalog("spend"), catalog("reconcile")):
@@ -197,7 +197,7 @@ def test_names_from_the_api_are_made_safe(ledger):
 
 
 def test_stopped_tools_and_higher_prices_are_shown(ledger):
-    """With the command that accepts them."""
+    """Each comes with the command that accepts it."""
     asked(ledger, "draw", 10_000, 20_000)
     asked(ledger, "draw", 5_000, 6_000, variant="quick")
     paid(ledger, actual=30_000)
@@ -218,7 +218,7 @@ def test_stopped_tools_and_higher_prices_are_shown(ledger):
 
 
 def test_reconcile_lists_and_settles(ledger):
-    """An unknown call is named by the first characters of its id, and is no longer unknown afterwards."""
+    """The beginning of its id is enough to name an unknown call, which is then settled or released."""
     first, second, third = (sent(ledger) for _ in range(3))
     for call in (first, second, third):
         ledger.unknown(call, "read time-out")
@@ -236,7 +236,7 @@ def test_reconcile_lists_and_settles(ledger):
 
 
 def test_reconcile_releases_all(ledger):
-    """Every unknown call at once, and no other."""
+    """`--all-not-charged` releases every unknown call, and no other."""
     ledger.now = datetime.now(UTC).timestamp()
     calls = {sent(ledger) for _ in range(3)}
     for call in calls:
@@ -249,11 +249,11 @@ def test_reconcile_releases_all(ledger):
 
 
 def test_reconcile_finds_what_a_crash_left(ledger):
-    """A call of a process that has ended is listed; one of a running process is not."""
+    """A pending call of a process that has ended is listed; one of a running process is not."""
     ledger.now = datetime.now(UTC).timestamp()
     sent(ledger)
     namespace = ledger.owner.split(":")[3]
-    ledger.owner = f"4194300:1:00000000:{namespace}"  # of another boot
+    ledger.owner = f"4194300:1:00000000:{namespace}"  # an owner of another boot
     lost = sent(ledger)
     (row,) = json.loads(catalog("reconcile", "--json"))
     assert row["id"] == lost
@@ -270,7 +270,7 @@ def test_a_lost_reply_of_unknown_price_needs_an_amount(ledger):
 
 
 def test_accept_lets_a_tool_run_again_at_its_new_price(ledger):
-    """By the name of the tool or of the entry."""
+    """The tool may be named by its name or by the id of its entry."""
     for name, price in (("search", None), ("id-draw", None), ("sing", "0.05")):
         tool = name.removeprefix("id-")
         paid(ledger, tool, actual=30_000)
@@ -283,7 +283,7 @@ def test_accept_lets_a_tool_run_again_at_its_new_price(ledger):
 
 
 def test_accept_uses_the_current_price(ledger):
-    """Not an earlier, higher price that was never paid."""
+    """An earlier, higher price that was never paid is not accepted."""
     asked(ledger, "search", 10_000, 5_000_000, 20_000)
     assert "may now cost $0.0200 per call; before: $0.0100" in catalog("accept", "search")
     asked(ledger, "search", 5_000)
@@ -292,7 +292,7 @@ def test_accept_uses_the_current_price(ledger):
 
 
 def test_accept_takes_all_actions_that_wait(ledger):
-    """Each is shown; --action names one, and is needed if several have a price and none is waiting."""
+    """Each is shown. `--action` chooses one, which is required if several have a price and none is waiting."""
     for action in ("deep", "quick", "slow"):
         asked(ledger, "search", 10_000, *([20_000] if action != "slow" else []), variant=action)
     done = catalog("accept", "search", "--action", "quick")
@@ -314,7 +314,7 @@ def test_accept_takes_all_actions_that_wait(ledger):
 
 
 def test_accept_sets_the_price_of_a_tool_without_one(ledger):
-    """Even if only a call is known; --price is then required."""
+    """This works even if the ledger only has a call of the tool; --price is then required."""
     sent(ledger, "draw", None)
     assert "draw may now cost $0.0200 per call; before: unknown." in catalog(
         "accept", "draw", "--price", "0.02"
@@ -327,7 +327,7 @@ def test_accept_sets_the_price_of_a_tool_without_one(ledger):
 
 
 def test_a_cost_that_cannot_be_read_is_shown(ledger):
-    """The tool is stopped, and the reason quotes it."""
+    """The tool is stopped, and the reason quotes the cost."""
     ledger.settle(sent(ledger), None, unreadable='"5 EUR\x1b[2J"')
     shown = catalog("spend")
     assert 'search is stopped: the cost in a reply cannot be read: "5 EUR\ufffd[2J"' in shown
@@ -335,7 +335,7 @@ def test_a_cost_that_cannot_be_read_is_shown(ledger):
 
 
 def test_a_name_that_matches_two_entries_is_an_error(ledger):
-    """Both are listed, and either can be named by its id."""
+    """The error lists both, and either can be named by its id."""
     for api in ("one", "two"):
         ledger.stop(f"{api}:1", "search", "by hand")
     assert "search matches 2 entries, name one of them: one:1, two:1" in catalog("accept", "search", code=2)
@@ -344,7 +344,7 @@ def test_a_name_that_matches_two_entries_is_an_error(ledger):
 
 
 def test_accept_lifts_a_stop_without_a_price(ledger):
-    """A tool that was stopped by hand has no price to accept."""
+    """A tool that was stopped by hand may be called again, although it has no price to accept."""
     ledger.stop("id-search", "search", "by hand")
     assert catalog("accept", "search") == "search may be called again.\n"
     assert ledger.stopped("id-search") is None
@@ -403,12 +403,13 @@ def test_help_has_examples(command):
     assert f"toolwire catalog {command}" in catalog(command, "--help")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
 @pytest.mark.parametrize(
     ("width", "bar", "env"), [(60, 36, {}), (200, 40, {}), (60, 36, {"NO_COLOR": "1"}), (28, 0, {})]
 )
 def test_bars_fit_the_terminal(ledger, tmp_path, width, bar, env):
-    """As wide as there is room, none where there is too little, and no colour if none is wanted."""
+    """Bars are as wide as there is room, and left out where there is too little; NO_COLOR turns the colour off."""
     paid(ledger)
     paid(ledger, "draw", 5_000)
     argv = [sys.executable, "-c", MAIN, "spend", "--ledger", "ledger.db", "--by", "tool"]
@@ -421,7 +422,7 @@ def test_bars_fit_the_terminal(ledger, tmp_path, width, bar, env):
 
 
 def test_an_old_encoding_gets_plain_bars(ledger, tmp_path):
-    """An encoding without block characters gets number signs."""
+    """With an encoding that lacks block characters, bars are made of number signs."""
     paid(ledger)
     done = CliRunner(charset="ascii").invoke(catalog_app, ["spend", "--by", "tool"])
     assert done.exit_code == 0, done.exception

@@ -1,4 +1,4 @@
-"""`toolwire check`, and the rules behind it."""
+"""`toolwire check`, and the rules that it applies."""
 
 import json
 
@@ -16,17 +16,17 @@ GOOD = {
 
 
 def changed(**changes):
-    """A good tool with something different."""
+    """Return a good tool with these changes."""
     return {**GOOD, **changes}
 
 
 def schema(**changes):
-    """A good tool with something different in its schema."""
+    """Return a good tool with these changes in its input schema."""
     return changed(inputSchema={**GOOD["inputSchema"], **changes})
 
 
 def test_a_good_tool_has_no_findings():
-    """Nothing to say of it."""
+    """`find_problems` returns an empty list."""
     assert find_problems([GOOD], "calc") == []
 
 
@@ -65,20 +65,20 @@ def test_a_good_tool_has_no_findings():
     ],
 )
 def test_each_rule_finds_what_it_looks_for(tool, level, words):
-    """One finding, with its level, its text and a fix."""
+    """There is exactly one finding, with a level, a text and a fix."""
     (found,) = find_problems([tool], "calc")
     assert (found.level, words in found.what) == (level, True), found
     assert found.fix
 
 
 def test_the_limits_themselves_are_fine():
-    """64 characters on the wire, 4,096 of description, 500,000 of result."""
+    """These are 64 characters for a name as Claude sees it, 4,096 for a description, and 500,000 for a result."""
     meta = {"anthropic/maxResultSizeChars": 500_000}
     assert find_problems([changed(name="x" * 53, description="x" * 4096, _meta=meta)], "calc") == []
 
 
 def test_tools_that_the_cli_spells_the_same_are_found():
-    """And those that are the same."""
+    """So are tools with equal names."""
     found = find_problems([GOOD, changed(name="a.b"), changed(name="a_b"), GOOD], "calc")
     errors = [each.what for each in found if each.level == "error"]
     assert errors == [
@@ -88,7 +88,7 @@ def test_tools_that_the_cli_spells_the_same_are_found():
 
 
 def test_a_list_that_is_empty_or_long_is_reported():
-    """With the numbers."""
+    """The finding for a long list gives the number of tools."""
     assert find_problems([], "calc")[0].what == "the server has no tools"
     (found,) = find_problems([changed(name=f"tool_{number}") for number in range(298)], "calc")
     assert (found.level, found.tool) == ("hint", None)
@@ -97,11 +97,11 @@ def test_a_list_that_is_empty_or_long_is_reported():
 
 @pytest.fixture
 def check(tmp_path, monkeypatch):
-    """Runs the command on a file with this text."""
+    """Return a function that runs `toolwire check` on a file with this text."""
     monkeypatch.chdir(tmp_path)
 
     def run(text, *options):
-        # A name of its own for each test: modules stay loaded.
+        # Each file has a name of its own, because imported modules stay loaded.
         name = f"checked_{abs(hash(text))}.py"
         (tmp_path / name).write_text(text)
         return CliRunner().invoke(app, ["check", name, *options])
@@ -120,7 +120,7 @@ def add(a: float) -> float:
 
 
 def test_a_file_without_findings_is_ok(check):
-    """In one line."""
+    """The output is one line."""
     done = check(FINE)
     assert (done.exit_code, done.stdout, done.stderr) == (0, "OK: 1 tool, nothing to fix\n", "")
 
@@ -137,7 +137,7 @@ def test_hints_and_warnings_do_not_fail_unless_strict(check):
 
 
 def test_errors_fail(check):
-    """As text and as JSON."""
+    """The exit code is 1, with text and with JSON."""
     text = FINE.replace("add", "x" * 60)
     assert check(text).exit_code == 1
     done = check(text, "--json")

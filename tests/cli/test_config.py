@@ -1,4 +1,4 @@
-"""`toolwire config`: every client, printed and installed, in a temporary home."""
+"""`toolwire config` for every client, printed and installed, with a temporary home folder."""
 
 import json
 import os
@@ -34,7 +34,7 @@ REMOTE = ["--http", URL, "--name", "shop"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A project with one server, and a temporary home."""
+    """Return a project folder with one server; the home folder is temporary."""
     tmp_path = tmp_path.resolve()
     project = tmp_path / "my prøject"
     project.mkdir()
@@ -91,7 +91,7 @@ def test_a_server_that_the_client_starts(client, folder):
 
 @pytest.mark.parametrize("client", ALL)
 def test_stderr_names_the_file_for_the_entry(client, tmp_path):
-    """And how to install it; no file is changed."""
+    """It also says how to install it; no file is changed."""
     done = config("shop_tools.py:server", "--for", client)
     assert str(usual(client, tmp_path)) in done.stderr
     assert not usual(client, tmp_path).exists()
@@ -116,7 +116,7 @@ def test_install_creates_the_file_and_remove_removes_the_entry(client, tmp_path)
 
 
 def test_the_rest_of_the_file_is_kept(folder):
-    """Other servers and keys, their order, numbers and characters, and the file's mode; a backup is made."""
+    """Other servers and keys, their order, numbers, characters and the file's mode stay; a backup is written."""
     file = folder / ".mcp.json"
     text = '{"z": [1, 1.5, null, "\\ud83d\\ude00 é"], "mcpServers": {"b": {"c": "x"}, "a": {}}, "y": {"k": true}}'
     file.write_text(text, encoding="utf-8")
@@ -135,7 +135,7 @@ def test_the_rest_of_the_file_is_kept(folder):
 
 
 def test_another_server_of_that_name_is_refused_and_replaced_with_force(folder):
-    """Unless it is the same; --force keeps its place in the file."""
+    """With --force, the new entry takes the old one's place in the file."""
     file = folder / ".mcp.json"
     file.write_text('{"mcpServers": {"shop": {"command": "other"}, "last": {}}}')
     before = file.read_bytes()
@@ -185,7 +185,7 @@ def test_an_empty_file_is_filled(text, folder):
 
 
 def test_a_lone_surrogate_is_kept(folder):
-    """JSON can contain it, UTF-8 cannot."""
+    """JSON can contain one in escaped form, although UTF-8 cannot."""
     file = folder / ".mcp.json"
     file.write_text('{"odd": "\\ud800"}')
     config("shop_tools.py:server", "--for", "claude-code", "--install")
@@ -214,7 +214,7 @@ def test_a_write_that_fails_is_an_error_and_changes_nothing(folder):
 
 
 def test_a_file_in_place_of_a_folder_is_an_error(folder):
-    """A file where a folder should be."""
+    """The error names the file, without a traceback."""
     (folder / ".cursor").write_text("")
     done = config("shop_tools.py:server", "--for", "cursor", "--install", code=1)
     assert str(folder / ".cursor") in done.stderr
@@ -222,7 +222,7 @@ def test_a_file_in_place_of_a_folder_is_an_error(folder):
 
 
 def test_path_names_another_file(folder):
-    """It is used whatever the scope."""
+    """`--path` is used whatever the scope is."""
     config(
         "shop_tools.py:server", "--for", "vscode", "--scope", "user", "--install", "--path", "sub/x y.json"
     )
@@ -240,7 +240,7 @@ def test_path_names_another_file(folder):
     ],
 )
 def test_a_server_that_runs_already(client, body):
-    """By its URL; a client that only starts processes gets a bridge, and a note for the user."""
+    """The entry has its URL; a client that can only start processes gets a bridge, and the user a note."""
     done = config(*REMOTE, "--for", client)
     (servers,) = json.loads(done.stdout).values()
     assert servers == {"shop": body}
@@ -257,7 +257,7 @@ def test_a_server_that_runs_already(client, body):
 )
 @pytest.mark.parametrize("more", [[], ["--json"], ["--install"], ["--install", "--json"]])
 def test_a_token_is_referred_to_and_never_written(client, reference, more, folder):
-    """Neither to the screen nor to a file, if the client can refer to a secret."""
+    """If the client can refer to a secret, the token is neither printed nor written to a file."""
     given = ["--http", URL, "--name", "my-shop", "--token", "s3cret"]
     printed = json.loads(config(*given, "--for", client).stdout)
     entry = printed["servers" if client == "vscode" else "mcpServers"]["my-shop"]
@@ -271,7 +271,7 @@ def test_a_token_is_referred_to_and_never_written(client, reference, more, folde
 
 
 def test_a_token_that_must_be_plain_comes_with_a_warning(tmp_path):
-    """Claude Desktop has no other way; only the user can read the new file."""
+    """Claude Desktop cannot refer to a secret. Only the user can read the new file."""
     done = config(*REMOTE, "--token", "s3cret", "--for", "claude-desktop", "--install")
     assert "Warning" in done.stderr
     file = usual("claude-desktop", tmp_path)
@@ -283,13 +283,13 @@ def test_a_token_that_must_be_plain_comes_with_a_warning(tmp_path):
 
 
 def test_the_bridge_allows_http_to_other_machines():
-    """mcp-remote refuses it without an option."""
+    """mcp-remote would refuse plain HTTP without that option."""
     entry = _clients.http_entry(_clients.CLIENTS["claude-desktop"], "x", "http://example.com/mcp")
     assert "--allow-http" in entry.body["args"]
 
 
 def test_the_token_input_of_vscode_is_added_once_and_removed_with_the_server(folder):
-    """Other inputs stay, and so does one that another server refers to."""
+    """Other inputs stay, and so does the token's if another server refers to it."""
     file = folder / ".vscode" / "mcp.json"
     file.parent.mkdir()
     other = {"type": "promptString", "id": "other", "description": "x"}
@@ -308,7 +308,7 @@ def test_the_token_input_of_vscode_is_added_once_and_removed_with_the_server(fol
 
 
 def test_the_user_scope_of_claude_code_is_a_command(tmp_path):
-    """Only the CLI itself writes that file: the command is printed, with and without --install."""
+    """Only the CLI itself may write that file, so the command is printed, with and without --install."""
     for more in ([], ["--install"]):
         done = config("shop_tools.py:server", "--for", "claude-code", "--scope", "user", *more)
         words = shlex.split(done.stdout)
@@ -322,7 +322,7 @@ def test_the_user_scope_of_claude_code_is_a_command(tmp_path):
 
 
 def test_the_inputs_for_keys_are_removed_with_the_server_that_needed_them():
-    """Whatever their ids are; one that another server refers to stays."""
+    """They are recognised whatever their ids are; one that another server refers to stays."""
     client = _clients.CLIENTS["vscode"]
     other = _clients.stdio_entry(client, "other", "python", [], secrets=["SHARED_KEY"])
     shop = _clients.stdio_entry(client, "shop", "python", [], secrets=["SHOP_KEY", "SHARED_KEY"])
@@ -331,7 +331,7 @@ def test_the_inputs_for_keys_are_removed_with_the_server_that_needed_them():
 
 
 def test_the_user_scope_of_vscode_is_a_command():
-    """It includes the input for the token; removal is done in VS Code."""
+    """The command includes the input for the token; an entry can only be removed in VS Code itself."""
     done = config(*REMOTE, "--token", "t", "--for", "vscode", "--scope", "user", "--install")
     command, flag, text = shlex.split(done.stdout)
     assert (command, flag) == ("code", "--add-mcp")
@@ -341,7 +341,7 @@ def test_the_user_scope_of_vscode_is_a_command():
 
 
 def test_the_user_scope_of_cursor_is_a_file(tmp_path):
-    """In the home."""
+    """It is in the home folder."""
     config("shop_tools.py:server", "--for", "cursor", "--scope", "user", "--install")
     assert "shop" in json.loads((tmp_path / "home" / ".cursor" / "mcp.json").read_text())["mcpServers"]
 
@@ -357,21 +357,21 @@ def test_the_user_scope_of_cursor_is_a_file(tmp_path):
     ],
 )
 def test_a_server_gets_a_name_that_every_client_accepts(called, name, folder):
-    """As similar to its own as possible."""
+    """The name stays as close to the server's own as possible."""
     (folder / "odd_names.py").write_text(CODE.format(name="server", called=called), encoding="utf-8")
     done = config("odd_names.py:server", "--for", "cursor")
     assert list(json.loads(done.stdout)["mcpServers"]) == [name]
 
 
 def test_invalid_names_are_refused():
-    """The error says what to do."""
+    """The error says which names are accepted."""
     assert "such as 'my-shop'" in refused("shop_tools.py:server", "--for", "cursor", "--name", "my shop")
     assert "letters, digits" in refused("shop_tools.py:server", "--for", "cursor", "--name", "店")
     assert _clients.legal_name("店") == ""
 
 
 def test_a_module_of_this_folder_gets_a_pythonpath(folder):
-    """The client starts it elsewhere; --env adds variables and overrides this one."""
+    """The client starts the server in another folder. --env adds variables and can override PYTHONPATH."""
     package = folder / "shop_package"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -402,7 +402,7 @@ def test_a_file_or_module_may_come_without_a_name(folder):
 
 
 def test_a_file_may_be_called_like_a_module_of_python(folder):
-    """A client starts the server in the project, where email.py would hide Python's own from toolwire."""
+    """A client starts the server in the project, where email.py would hide Python's own `email` from toolwire."""
     (folder / "email.py").write_text(CODE.format(name="server", called="mail"))
     (entry,) = json.loads(config("email.py", "--for", "claude-code").stdout)["mcpServers"].values()
 
@@ -415,7 +415,7 @@ def test_a_file_may_be_called_like_a_module_of_python(folder):
 
 
 def test_a_url_as_the_target_makes_toolwire_the_bridge():
-    """For clients that only start processes, without Node.js."""
+    """This is for clients that only start processes, and needs no Node.js."""
     (entry,) = json.loads(config(URL, "--for", "claude-desktop").stdout)["mcpServers"].values()
     assert entry["args"] == ["-P", "-m", "toolwire", "serve", URL]
     assert "env" not in entry
@@ -445,7 +445,7 @@ def test_wrong_use_is_a_one_line_error(given, said):
 
 
 def test_removing_a_missing_entry_lists_the_others(folder):
-    """So that the user can give the right name."""
+    """So the user can give the right name."""
     (folder / ".mcp.json").write_text('{"mcpServers": {"one": {}, "two": {}}}')
     said = refused("--name", "three", "--remove", "--for", "claude-code")
     assert "it has one, two" in said
@@ -454,7 +454,7 @@ def test_removing_a_missing_entry_lists_the_others(folder):
 
 
 def test_json_reports_the_outcome(folder):
-    """One object on stdout, nothing on stderr."""
+    """Stdout has one JSON object, and stderr is empty."""
     actions = []
     for more in ([], ["--install"], ["--install"], ["--remove"], ["--scope", "user"]):
         done = config("shop_tools.py:server", "--for", "claude-code", "--json", *more)
@@ -466,7 +466,7 @@ def test_json_reports_the_outcome(folder):
 
 
 def test_what_the_users_file_prints_stays_out_of_the_entry(folder):
-    """Stdout is for the JSON."""
+    """Stdout has only the JSON."""
     (folder / "loud.py").write_text("print('hello')\n" + CODE.format(name="server", called="loud"))
     done = config("loud.py:server", "--for", "cursor")
     assert "loud" in json.loads(done.stdout)["mcpServers"]
@@ -487,20 +487,20 @@ def test_where_claude_desktop_keeps_its_file(tmp_path, monkeypatch, given, expec
 
 
 def test_a_command_for_windows_is_quoted_for_windows():
-    """JSON in double quotes, its own ones escaped."""
+    """The JSON is in double quotes, and quotes inside it are escaped."""
     command = ["claude", "mcp", "add-json", "x", '{"a": 1}']
     assert _clients.quote_command(command, "win32") == 'claude mcp add-json x "{\\"a\\": 1}"'
     assert _clients.quote_command(command, "linux") == """claude mcp add-json x '{"a": 1}'"""
 
 
 def test_text_for_a_terminal_that_knows_ascii_only():
-    """Escapes, so that nothing is lost."""
+    """Other characters are escaped, so that nothing is lost."""
     assert _clients.to_text({"é": 1}, ascii_only=True) == '{\n  "\\u00e9": 1\n}'
     assert _clients.to_text({"é": 1}) == '{\n  "é": 1\n}'
 
 
 def test_merging_does_not_change_its_arguments():
-    """Pure means pure."""
+    """`merge` returns a new document; `inputs` that are not a list are an error."""
     client = _clients.CLIENTS["vscode"]
     document = {"servers": {"a": {}}, "inputs": []}
     entry = _clients.http_entry(client, "b", URL, "t")
@@ -513,7 +513,7 @@ def test_merging_does_not_change_its_arguments():
 
 @pytest.mark.parametrize("target", ["shop_tools.py:server", "shop_tools:server"])
 def test_a_printed_entry_starts_a_server(target, tmp_path, monkeypatch):
-    """An MCP client that has only the entry starts it, from another folder, and calls its tool."""
+    """A client that has only the entry starts the server from another folder and calls its tool."""
     (entry,) = json.loads(config(target, "--for", "cursor").stdout)["mcpServers"].values()
     monkeypatch.chdir(tmp_path)
 

@@ -1,4 +1,4 @@
-"""`toolwire demo`, as a new user runs it."""
+"""`toolwire demo` in a process, as a new user runs it."""
 
 import ast
 import os
@@ -31,7 +31,7 @@ def toolwire(*arguments, env=None, home):
 
 @pytest.mark.parametrize("peer", ["scripted", pytest.param("real", marks=pytest.mark.real)])
 def test_the_demo_shows_a_conversation(peer, tmp_path):
-    """It says what is real and what is scripted, shows the code, calls, results and times, and what to do next."""
+    """It says what is real and what is scripted, and shows code, calls, results, turns and what to do next."""
     arguments = ["demo", "--scripted"] if peer == "scripted" else ["demo"]
     done = toolwire(*arguments, env={VARIABLE: bundled_cli()}, home=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -62,7 +62,7 @@ def test_wrong_use_is_a_one_line_error_and_exit_code_2(tmp_path):
 
 
 def test_a_missing_cli_is_a_one_line_error_and_exit_code_1(tmp_path):
-    """With --live and the path of a CLI that does not exist."""
+    """This happens with --live if the path of the CLI does not exist."""
     done = toolwire("demo", "--live", env={VARIABLE: str(tmp_path / "gone")}, home=tmp_path)
     assert done.returncode == 1
     assert "Claude Code not found" in done.stderr
@@ -70,7 +70,7 @@ def test_a_missing_cli_is_a_one_line_error_and_exit_code_1(tmp_path):
 
 
 def test_help_and_version(tmp_path):
-    """The command tells what it can do."""
+    """--help lists the commands; --version prints the version."""
     assert "demo" in toolwire("--help", home=tmp_path).stdout
     assert toolwire("--version", home=tmp_path).stdout.startswith("toolwire 0.")
 
@@ -78,7 +78,7 @@ def test_help_and_version(tmp_path):
 @pytest.mark.asyncio_only
 @pytest.mark.anyio
 async def test_the_code_that_is_shown_is_the_code_that_runs(capsys):
-    """The program runs as it stands, and has the demo's own tools."""
+    """The program that the demo prints runs unchanged, and its tools are those of the demo."""
     options = partial(ClaudeAgentOptions, spawn_claude_code_process=ScriptedCLI(script()))
     names = {"PROMPT": PROMPT, "ClaudeAgentOptions": options, "ToolServer": ToolServer, "query": query}
     with anyio.fail_after(30):

@@ -18,7 +18,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="a stand-in that is a
 
 @pytest.fixture
 def doctor(tmp_path, monkeypatch):
-    """Runs the command with a stand-in for the CLI, and no keys but those given."""
+    """Return a function that runs the command with a script in place of the CLI, and no keys but those given."""
     for name in SECRETS:
         monkeypatch.delenv(name, raising=False)
 
@@ -42,7 +42,7 @@ def finding(done, what):
 
 @posix
 def test_a_cli_is_found_with_its_version(doctor):
-    """With how it was found, and whether it is the tested version."""
+    """The report says how it was found, and whether it is the tested version."""
     done = doctor("--json", script="echo '2.1.325 (Claude Code)'")
     assert done.exit_code == 0
     assert finding(done, "CLI")["said"].startswith("2.1.325, ")
@@ -52,7 +52,7 @@ def test_a_cli_is_found_with_its_version(doctor):
 
 @posix
 def test_another_version_is_a_note(doctor):
-    """Not a problem."""
+    """It is not a problem, so the exit code is 0."""
     done = doctor("--json", script="echo '3.0.0 (Claude Code)'")
     assert done.exit_code == 0
     assert finding(done, "CLI version")["level"] == "note"
@@ -60,7 +60,7 @@ def test_another_version_is_a_note(doctor):
 
 @posix
 def test_the_cli_is_started_in_an_environment_of_its_own(doctor):
-    """It does not get the user's keys."""
+    """So it does not get the user's keys."""
     key = "sesame-open"
     done = doctor("--json", script='echo "v:$CLAUDE_CODE_OAUTH_TOKEN:$HOME"', CLAUDE_CODE_OAUTH_TOKEN=key)
     assert finding(done, "CLI")["said"].startswith("v::/")
@@ -71,7 +71,7 @@ def test_the_cli_is_started_in_an_environment_of_its_own(doctor):
 @posix
 @pytest.mark.parametrize("script", ["exit 3", "true"])
 def test_a_cli_that_fails_is_a_note_with_a_fix(doctor, script):
-    """Serving and scripted runs work without it."""
+    """It is not a problem, because serving and scripted runs work without a CLI."""
     done = doctor("--json", script=script)
     assert done.exit_code == 0
     assert finding(done, "CLI")["level"] == "note"
@@ -80,7 +80,7 @@ def test_a_cli_that_fails_is_a_note_with_a_fix(doctor, script):
 
 
 def test_no_cli_is_a_note_with_a_fix(doctor):
-    """Without --json it is one readable line."""
+    """Without --json, each finding is a readable line."""
     done = doctor()
     assert done.exit_code == 0
     assert "Claude Code not found" in done.stdout
@@ -89,7 +89,7 @@ def test_no_cli_is_a_note_with_a_fix(doctor):
 
 
 def test_the_places_without_a_cli_are_named(monkeypatch, tmp_path):
-    """All places that were searched, so that the user sees why it was not found."""
+    """The report lists all places that were searched, so that the user sees why no CLI was found."""
     monkeypatch.setattr(find_cli, "find_official_folder", lambda: None)
     env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     done = CliRunner().invoke(app, ["doctor", "--json"], env={**env, VARIABLE: ""})
@@ -107,7 +107,7 @@ def test_python_and_packages_are_named(doctor):
 
 
 def test_a_missing_package_is_a_problem(doctor, monkeypatch):
-    """The one thing that fails the command."""
+    """It is the only missing part that makes the command fail."""
     import importlib.metadata  # noqa: PLC0415 - changed here only
 
     real = importlib.metadata.version
@@ -128,7 +128,7 @@ def test_a_missing_package_is_a_problem(doctor, monkeypatch):
     [((1, 30), "problem", 1), ((2, 1), "note", 0), ((3, 0), "problem", 1)],
 )
 def test_a_version_of_mcp_that_serve_refuses_is_reported(doctor, monkeypatch, installed, level, exit_code):
-    """Too old or too new; between them there are versions that serve over stdio only."""
+    """A version that is too old or too new is a problem; one between that serves over stdio only is a note."""
     monkeypatch.setattr(versions, "installed", lambda: installed)
     done = doctor("--json")
     assert done.exit_code == exit_code

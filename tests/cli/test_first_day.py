@@ -1,4 +1,4 @@
-"""The first day with toolwire, on a real terminal: from an empty folder to a client's configuration."""
+"""The first day of a user, on a real terminal: from an empty folder to the configuration of a client."""
 
 import json
 import os
@@ -19,7 +19,7 @@ pytestmark = [
 
 @pytest.fixture
 def typed(tmp_path):
-    """Type a command on a new terminal; `folder` is the working directory."""
+    """Return a function that types a command on a new terminal; `folder` is the working directory."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
     env = {"PATH": path, "HOME": str(tmp_path), VARIABLE: bundled_cli()}
 
@@ -30,13 +30,13 @@ def typed(tmp_path):
 
 
 def shown(terminal, code=0):
-    """Return the whole screen after the command has ended successfully."""
+    """Return the whole screen after the command has ended with this exit code."""
     assert terminal.wait() == code, terminal.screen()
     return terminal.screen()
 
 
 def test_from_an_empty_folder_to_a_served_project(typed, tmp_path):
-    """new, tools, call, check, run, serve and config, each with what the user sees on the screen."""
+    """The commands new, tools, call, check, run, serve, config and doctor each show what the user needs."""
     with typed("new", "shop", folder=".") as terminal:
         screen = shown(terminal)
     assert "Created shop in" in screen

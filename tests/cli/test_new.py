@@ -32,7 +32,7 @@ FILES = [
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """An empty folder to work in."""
+    """Make an empty folder the working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -72,7 +72,7 @@ def python(*arguments, cwd):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A new project, made as a user makes it."""
+    """Create a project with the command, as a user does, and return its folder."""
     folder = tmp_path_factory.mktemp("with space")
     said = python("toolwire", "new", "my-tools", cwd=folder)
     assert "cd my-tools" in said
@@ -80,7 +80,7 @@ def project(tmp_path_factory):
 
 
 def test_the_files_of_a_project(project):
-    """These and no others."""
+    """The project has these files and no others."""
     assert [path for path in tree(project) if "cache" not in path] == FILES
     settings = tomllib.loads((project / "pyproject.toml").read_text())
     assert settings["project"]["name"] == "my-tools"
@@ -88,7 +88,7 @@ def test_the_files_of_a_project(project):
 
 
 def test_its_tests_pass_without_a_warning(project):
-    """As they are written, with no key and no network."""
+    """They need neither a key nor a network."""
     said = python("pytest", "-q", "-p", "no:cacheprovider", cwd=project)
     assert "5 passed" in said
     assert "warning" not in said.lower()
@@ -108,7 +108,7 @@ def test_it_can_be_built_and_installed(project, tmp_path):
 
 @pytest.mark.parametrize("name", ["x", "my-tools", "a" * 40])
 def test_its_code_is_clean(name, folder):
-    """By the linter's and the formatter's own rules, whatever the length of the name."""
+    """The linter and the formatter accept it, whatever the length of the project's name."""
     new(name)
     wanted = "E,W,F,I,UP,B,A,C4,SIM,RET,RUF,PT,PL,ARG,N"
     python("ruff", "check", "--no-cache", "--extend-select", wanted, ".", cwd=folder / name)
@@ -126,7 +126,7 @@ def test_its_code_is_clean(name, folder):
     ],
 )
 def test_the_commands_of_its_readme(command, more, shown, project):
-    """Each runs as it is written there; what needs a model gets a scripted one, and no file is installed."""
+    """Each runs as it is written there, except that --install is left out and a scripted model is used."""
     line, *_ = re.findall(rf"`toolwire ({command} [^`]*)`", (project / "README.md").read_text())
     given = [word for word in shlex.split(line) if word != "--install"]
     assert shown in python("toolwire", *given, *more, cwd=project)
@@ -177,7 +177,7 @@ def test_a_name_may_be_a_path_and_becomes_a_module_name(given, folder):
 
 
 def test_this_folder_may_become_the_project(folder, monkeypatch):
-    """An empty one, or one with a fresh repository in it."""
+    """It may be empty or contain a new repository."""
     here = folder / "my-tools"
     (here / ".git").mkdir(parents=True)
     monkeypatch.chdir(here)
@@ -213,7 +213,7 @@ def test_an_unusable_name_is_refused(name, said, folder):
 
 
 def test_the_suggested_name_works():
-    """So that it can be typed as it is."""
+    """It is accepted when the user types it as suggested."""
     for name in ("123", "class", "email", "agent", "x" * 41, "", "café-2"):
         try:
             package_name(name)
@@ -223,7 +223,7 @@ def test_the_suggested_name_works():
 
 
 def test_a_folder_that_is_not_empty_is_refused(folder):
-    """And left as it is."""
+    """Its files are left unchanged."""
     (folder / "my-tools").mkdir()
     (folder / "my-tools" / "mine.txt").write_text("mine")
     assert "--force" in new("my-tools", code=2).stderr
@@ -231,7 +231,7 @@ def test_a_folder_that_is_not_empty_is_refused(folder):
 
 
 def test_force_adds_what_is_missing_and_keeps_the_rest(folder):
-    """It says which files were kept."""
+    """The output says which files were kept."""
     here = folder / "my-tools"
     here.mkdir()
     (here / "README.md").write_text("mine")
@@ -243,14 +243,14 @@ def test_force_adds_what_is_missing_and_keeps_the_rest(folder):
 
 
 def test_a_file_of_that_name_is_refused(folder):
-    """With or without --force."""
+    """This holds with and without --force."""
     (folder / "my-tools").write_text("mine")
     for more in ([], ["--force"]):
         assert "not a folder" in new("my-tools", *more, code=2).stderr
 
 
 def test_a_write_that_fails_leaves_nothing_behind(folder):
-    """Here a file is where a folder should be: files written before are removed."""
+    """Here a file is in the place of a folder; the files that were written before it are removed."""
     here = folder / "my-tools"
     here.mkdir()
     (here / "tests").write_text("mine")
@@ -260,7 +260,7 @@ def test_a_write_that_fails_leaves_nothing_behind(folder):
 
 
 def test_created_folders_are_removed_too(folder, monkeypatch):
-    """All that were created, when the disk is full half way."""
+    """When the disk is full half way, all folders that the command created are removed."""
     written = []
     real = Path.open
 
@@ -278,14 +278,14 @@ def test_created_folders_are_removed_too(folder, monkeypatch):
 
 
 def test_no_placeholder_is_left():
-    """In the name or the text of any file."""
+    """Neither the name nor the text of any file has one."""
     for path, text in project_files("my_tools").items():
         assert "{{" not in path + text
         assert text.endswith("\n")
 
 
 def test_the_templates_are_found_in_a_zip_file(folder):
-    """As with toolwire inside a zipped application."""
+    """So the command works inside a zipped application."""
     package = Path(toolwire.__file__).parent
     with zipfile.ZipFile(folder / "toolwire.zip", "w") as archive:
         for path in package.rglob("*"):

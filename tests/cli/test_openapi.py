@@ -1,4 +1,4 @@
-"""The command with `openapi:` targets: tools, call, check, serve and new."""
+"""Commands with `openapi:` targets: tools, call, check, serve, config and new."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def command(*arguments, code=0, **env):
 
 
 def test_tools_lists_the_operations():
-    """All that can be called, or those that are chosen."""
+    """It lists all operations that can be called, or those that --include chooses."""
     listed = json.loads(command("tools", "openapi:pets.json", "--json").stdout)["tools"]
     assert [tool["name"] for tool in listed][:2] == ["listPets", "getPet"]
     chosen = json.loads(command("tools", "openapi:pets.json", "--include", "tag:pets", "--json").stdout)[
@@ -70,7 +70,7 @@ def test_tools_lists_the_operations():
 
 
 def test_call_sends_a_request(api):
-    """With credentials from the environment, and the result on stdout."""
+    """Credentials come from the environment, and the result is on stdout."""
     api.reply = Reply(body=b'{"name":"Rex"}')
     done = command(
         "call",
@@ -87,14 +87,14 @@ def test_call_sends_a_request(api):
 
 
 def test_call_without_a_base_url_is_an_error():
-    """The document's server is not called without permission."""
+    """The server that the document names is not called unless the user allows it."""
     done = command("call", "openapi:pets.json", "listPets", code=1)
     assert "--base-url" in done.stdout + done.stderr
     assert "https://pets.example.com/v1" in done.stdout + done.stderr
 
 
 def test_check_reports_what_a_model_has_trouble_with():
-    """Operations that are left out and why, missing texts, names that are cut, missing credentials."""
+    """Operations that are left out and why, missing descriptions, names that are too long, missing credentials."""
     report = json.loads(command("check", "openapi:pets.json", "--json").stdout)
     said = "\n".join(each["what"] for each in report["findings"])
     assert "TRACE /pets/{id} is left out" in said
@@ -113,6 +113,7 @@ def test_check_reports_what_a_model_has_trouble_with():
         (["tools", "openapi:nowhere.yaml"], "does not exist"),
         (["tools", "openapi:pets.json", "--allow-network", "x"], "network"),
         (["call", "app.py", "x", "--base-url", "https://x.example"], "only applies to openapi: targets"),
+        (["check", "app.py", "--credentials", "x"], "--credentials only applies to openapi: targets"),
         (["call", "openapi:pets.json", "listPets", "--base-url", "http://x.example"], "base_url"),
         (["new", "x", "--from", "petstore.yaml"], "openapi:DOCUMENT"),
         (["new", "x", "--include", "y"], "only apply with --from"),
@@ -135,7 +136,7 @@ def test_an_unusable_document_is_an_error(folder):
 
 @pytest.mark.process
 def test_new_writes_a_project_whose_tests_pass(folder):
-    """The chosen operations, a copy of the document, and nothing of a hostile title in the code."""
+    """It has the chosen operations and a copy of the document; a hostile title in the document adds no code."""
     command("new", "my-pets", "--from", "openapi:pets.json", "--include", "*Pet*")
     project = folder / "my-pets"
     assert json.loads((project / "openapi.json").read_text()) == PETS
@@ -157,7 +158,7 @@ def test_new_writes_a_project_whose_tests_pass(folder):
 
 @pytest.mark.process
 def test_serve_offers_the_operations_over_stdio(api):
-    """Any client can call them; what was left out is on stderr."""
+    """Any client can call them; operations that were left out are named on stderr."""
     lines = [
         {
             "jsonrpc": "2.0",
@@ -199,7 +200,7 @@ def test_serve_offers_the_operations_over_stdio(api):
 
 
 def test_config_writes_an_entry_that_works_from_any_folder(folder):
-    """With the absolute path, the address as a variable, and no credentials."""
+    """The entry has the absolute path, the address as a variable, and no credentials."""
     done = command(
         *(
             "config",
@@ -218,7 +219,7 @@ def test_config_writes_an_entry_that_works_from_any_folder(folder):
 
 
 def test_progress_is_one_line_that_is_overwritten():
-    """And cleared at the end; quick work shows nothing."""
+    """The line is cleared at the end; quick work shows nothing."""
     import io  # noqa: PLC0415 - only here
 
     stream = io.StringIO()

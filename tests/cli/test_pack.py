@@ -1,4 +1,4 @@
-"""`toolwire pack`: the contents of a bundle, and what it never contains."""
+"""`toolwire pack`: what a bundle contains, and what it never contains."""
 
 import json
 import tomllib
@@ -24,7 +24,7 @@ def find(word: str) -> str:
 
 @pytest.fixture
 def pack(tmp_path, monkeypatch):
-    """Run the command in a folder with a server, a module that it imports, and unrelated files."""
+    """Return a function that runs the command in a folder with a server, a module of it, and unrelated files."""
     (tmp_path / "shop_app.py").write_text(APP)
     (tmp_path / "helper.py").write_text("WORD = 'tea'")
     (tmp_path / "other.py").write_text("raise SystemExit")
@@ -44,7 +44,7 @@ def read(path):
 
 
 def test_a_bundle_has_the_target_its_neighbours_and_toolwire(pack, tmp_path):
-    """And no other files. Its manifest starts the server from any folder it is unpacked to."""
+    """The bundle has no other files; its manifest starts the server from any folder that it is unpacked to."""
     done = pack("shop_app.py:shop", "--env", "SHOP_KEY", "--with", "rich>=13", "--file", "data")
     assert done.exit_code == 0, done.output
     contents = read(tmp_path / "shop.mcpb")
@@ -70,7 +70,7 @@ def test_a_bundle_has_the_target_its_neighbours_and_toolwire(pack, tmp_path):
 
 @pytest.mark.parametrize("words", [("shop_app.py", "--env", "SHOP_KEY"), ("catalog:agentpmt",)])
 def test_no_key_is_inside(pack, tmp_path, words):
-    """Neither that of a catalogue, nor one in the environment or in a file of the folder."""
+    """Neither a key of a catalogue, nor one in the environment or in a file of the folder."""
     assert pack(*words, "-o", "out.mcpb").exit_code == 0
     contents = read(tmp_path / "out.mcpb")
     assert not any(b"sesame" in data for data in contents.values())
@@ -79,7 +79,7 @@ def test_no_key_is_inside(pack, tmp_path, words):
 
 
 def test_the_same_input_makes_the_same_bundle(pack, tmp_path):
-    """Byte for byte, so that it can be checked."""
+    """The bundles are equal byte for byte, so that a build can be verified."""
     assert pack("shop_app.py", "-o", "a.mcpb").exit_code == pack("shop_app.py", "-o", "b.mcpb").exit_code == 0
     assert (tmp_path / "a.mcpb").read_bytes() == (tmp_path / "b.mcpb").read_bytes()
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_packed_is_a_one_line_error(pack, tmp_path, words, said):
 
 
 def test_a_bundle_that_exists_is_kept(pack, tmp_path):
-    """Unless --force is given."""
+    """It is only replaced with --force."""
     (tmp_path / "shop.mcpb").write_text("mine")
     assert "exists" in pack("shop_app.py").stderr
     assert (tmp_path / "shop.mcpb").read_text() == "mine"
@@ -129,7 +129,7 @@ paths:
 
 
 def test_a_document_is_packed_with_its_address_and_the_names_of_its_keys(pack, tmp_path):
-    """The user must enter the key, whether it is set here or not."""
+    """The user must enter the key after installing the bundle, whether or not it is set here."""
     (tmp_path / "pets.yaml").write_text(DOCUMENT)
     done = pack("openapi:pets.yaml", "--base-url", "https://pets.example.com/v1", "-o", "pets.mcpb")
     assert done.exit_code == 0, done.output
@@ -155,7 +155,7 @@ def test_a_document_without_a_file_ending_is_packed_too(pack, tmp_path):
 
 
 def test_no_file_from_outside_the_folder_is_packed(pack, tmp_path, monkeypatch):
-    """Neither by `..` nor by a link; a link to a secret is a secret."""
+    """Neither a path with `..` nor a link leads out of it; a link to a secret is refused like the secret."""
     inner = tmp_path / "inner"
     (inner / "data").mkdir(parents=True)
     (inner / "shop_app.py").write_text(APP.replace("import helper", "").replace("helper.WORD", "word"))

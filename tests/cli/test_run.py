@@ -1,4 +1,4 @@
-"""`toolwire run`, as a user meets it: on a real terminal, in a pipe, and used wrongly."""
+"""`toolwire run` on a real terminal, in a pipe, and with wrong arguments."""
 
 import json
 import os
@@ -94,7 +94,7 @@ def folder(tmp_path):
 
 
 def environment(folder, **more):
-    """A nearly empty environment without a CLI: --scripted then uses the scripted one."""
+    """Return a nearly empty environment without a CLI: --scripted then uses the scripted one."""
     return {"PATH": os.defpath, "HOME": str(folder), "TOOLWIRE_CLI": str(folder / "none"), **more}
 
 
@@ -104,7 +104,7 @@ def command(*arguments):
 
 @pytest.fixture
 def on_terminal(folder):
-    """`on_terminal(...)` runs the command on a terminal, with the calculator and a scripted peer."""
+    """Return a function that runs the command on a terminal, with the tools of app.py and a scripted CLI."""
 
     def start(*arguments, env=None, size=(80, 24)):
         env = environment(folder, **(env or {}))
@@ -134,7 +134,7 @@ def in_pipe(folder):
 
 
 def written(folder, *steps):
-    """Write a script file with these steps."""
+    """Write a script file with these steps and return its name."""
     (folder / "play.py").write_text(f"from toolwire.testing import *\nscript = [{', '.join(steps)}]\n")
     return "play.py"
 
@@ -143,7 +143,7 @@ def written(folder, *steps):
 
 
 def test_a_call_shows_arguments_time_result_and_cost(on_terminal):
-    """One prompt: the kind of model, the call, its time and result, the answer, one line with the cost."""
+    """The screen shows the kind of model, the call, its time and result, the answer, and a line with the cost."""
     with on_terminal("--yes", "add a=15 b=27") as terminal:
         terminal.expect("Scripted: a scripted CLI and a scripted model, no key, no network.")
         terminal.expect("→ calc.add(a=15, b=27)")
@@ -166,12 +166,12 @@ def test_text_streams(on_terminal, folder):
 
 
 def test_yes_no_and_always(on_terminal):
-    """Each call needs permission; no may have a reason, which the model reads; always holds for that tool."""
+    """Each call needs permission; a "no" may have a reason for the model, and "always" holds for that tool."""
     with on_terminal() as terminal:
         terminal.expect("> ")
         terminal.send("divide a=6 b=3\n")
         terminal.expect("May it call calc.divide?\n  a=6, b=3\n" + ASKS)
-        terminal.send("\nperhaps\ny\n")  # neither is an answer
+        terminal.send("\nperhaps\ny\n")  # neither an empty line nor "perhaps" is an answer
         terminal.expect("divide returned: 2.0")
         terminal.expect("> ")
         terminal.send("divide a=6 b=3\n")
@@ -191,7 +191,7 @@ def test_yes_no_and_always(on_terminal):
         assert terminal.screen().count(ASKS) == 5
         terminal.expect("> ")
         terminal.send("echo text=hi\n")
-        terminal.expect(ASKS)  # another tool
+        terminal.expect(ASKS)  # "always" does not include another tool
         terminal.send("\x04")
         terminal.expect("echo failed: The user does not allow this call.\n")
 
@@ -222,7 +222,7 @@ def test_long_arguments_are_cut_in_the_call_and_whole_in_the_question(on_termina
 
 
 def test_progress_is_a_bar_that_is_removed(on_terminal, folder):
-    """Logs are lines, progress is a bar, and the bar is removed when the tool is done."""
+    """Log messages are lines; the bar is removed when the tool is done."""
     with on_terminal("--yes", "climb to=3") as terminal:
         terminal.expect("calc: here we go")
         terminal.expect(re.compile(r"calc\.climb ━+.* 3/3 step 3"))
@@ -259,7 +259,7 @@ def test_a_form_of_a_server(on_terminal):
 
 
 def test_an_address_of_a_server(on_terminal):
-    """The address is shown; the user says when it is done, or declines."""
+    """The URL is shown; the user confirms, or declines."""
     with on_terminal("--yes") as terminal:
         for answer, action in (("\n", "accept"), ("/decline\n", "decline")):
             terminal.expect("> ")
@@ -271,7 +271,7 @@ def test_an_address_of_a_server(on_terminal):
 
 
 def test_a_conversation_and_its_commands(on_terminal):
-    """Prompts one after the other; /tools, /cost, /help and /exit are answered here."""
+    """Prompts follow one another; /tools, /cost, /help and /exit are handled by the command itself."""
     with on_terminal() as terminal:
         terminal.expect("> ")
         terminal.send("/cost\n")
@@ -295,7 +295,7 @@ def test_a_conversation_and_its_commands(on_terminal):
 
 
 def test_ctrl_d_ends_it(on_terminal):
-    """The end of input is exit code 0."""
+    """The exit code at the end of input is 0."""
     with on_terminal() as terminal:
         terminal.expect("> ")
         terminal.send("\x04")
@@ -303,7 +303,7 @@ def test_ctrl_d_ends_it(on_terminal):
 
 
 def test_ctrl_c_interrupts_the_turn_and_a_second_one_leaves(on_terminal):
-    """The conversation continues after the first; a prompt in between resets the count."""
+    """The conversation continues after the first Ctrl-C; a prompt in between resets the count."""
     with on_terminal("--yes") as terminal:
         terminal.expect("> ")
         terminal.send("forever\n")
@@ -338,11 +338,12 @@ def test_ctrl_c_at_a_question_interrupts_the_turn(on_terminal):
 
 
 def test_the_user_can_leave_a_cli_that_does_not_respond(on_terminal, folder):
-    """The second Ctrl-C does not wait for the response to the first."""
+    """A second Ctrl-C leaves without waiting for the response to the first."""
     with on_terminal(
-        "--script", written(folder, 'call("mcp__calc__forever")', "silence()"), "--yes", "go"
+        "--script", written(folder, 'call("mcp__calc__echo", text="hi")', "silence()"), "--yes", "go"
     ) as terminal:
-        terminal.expect("→ calc.forever()")
+        terminal.expect("✓")
+        terminal.idle()  # an interrupt before the silence begins would end the turn
         terminal.send("\x03")
         terminal.expect("press Ctrl-C again to leave.")
         terminal.send("\x03")
@@ -359,7 +360,7 @@ def test_one_prompt_that_is_interrupted_exits_with_130(on_terminal):
 
 
 def test_results_are_made_safe_for_the_terminal(on_terminal):
-    """Escape sequences and markup in a result are shown as text; long results are cut."""
+    """Escape sequences are removed, markup is shown as text, and long results are cut."""
     with on_terminal("--yes", "nasty") as terminal:
         terminal.expect("cleared [red]not red[/red]")
         terminal.expect("… 2 more lines")
@@ -369,7 +370,7 @@ def test_results_are_made_safe_for_the_terminal(on_terminal):
 
 
 def test_thinking_is_shown_on_request(on_terminal, folder):
-    """Hidden without the option."""
+    """Thinking is hidden without --thinking."""
     script = written(folder, 'turn(think("deep thought"), say("42"))')
     with (
         on_terminal("--script", script, "go") as hidden,
@@ -410,7 +411,7 @@ def test_questions_reach_the_user_when_only_stdout_is_piped(folder):
 
 
 def test_in_a_pipe_the_input_is_the_prompt_and_nothing_is_asked(in_pipe):
-    """Several lines are several calls; a call that is not allowed is denied, with advice on stderr."""
+    """Several lines are several calls. A call that is not allowed is denied, and stderr says how to allow it."""
     done = in_pipe("-t", "app.py", "--scripted", "--allow", "calc.add", stdin="add a=1 b=2\necho text=hi\n")
     assert done.returncode == 0, done.stderr
     assert "add returned: 3.0\necho failed: The call was not allowed" in done.stdout
@@ -422,14 +423,14 @@ def test_in_a_pipe_the_input_is_the_prompt_and_nothing_is_asked(in_pipe):
 
 
 def test_questions_of_servers_are_declined_without_a_terminal(in_pipe):
-    """With a note for the user."""
+    """A line on stderr says so."""
     done = in_pipe("-t", "app.py", "--scripted", "--yes", "coffee")
     assert "coffee returned: decline: None" in done.stdout
     assert "calc requested input from the user: declined, there is no terminal." in done.stderr
 
 
 def test_json_is_one_frame_a_line(in_pipe, folder):
-    """Nothing else is on stdout, and our own messages are there too."""
+    """Stdout has nothing else; toolwire's own messages, such as progress, are among the frames."""
     (folder / "go").touch()
     done = in_pipe("-t", "app.py", "--scripted", "--yes", "--json", "climb to=1")
     frames = [json.loads(line) for line in done.stdout.splitlines()]
@@ -442,13 +443,13 @@ def test_json_is_one_frame_a_line(in_pipe, folder):
 
 
 def test_quiet_prints_only_the_answer(in_pipe):
-    """Fit for a script."""
+    """So a script can use it."""
     done = in_pipe("-t", "app.py", "--scripted", "--yes", "--quiet", "add a=1 b=2")
     assert (done.stdout, done.stderr, done.returncode) == ("add returned: 3.0\n", "", 0)
 
 
 def test_two_targets_of_one_name(in_pipe, folder):
-    """The second gets a number."""
+    """The second server gets a number after its name."""
     (folder / "other.py").write_text(APP)
     done = in_pipe("-t", "app.py", "-t", "other.py", "--scripted", "--yes", "calc_2.add a=1 b=2")
     assert "→ calc_2.add(a=1, b=2)" in done.stdout
@@ -471,7 +472,7 @@ def test_two_targets_of_one_name(in_pipe, folder):
     ],
 )
 def test_a_run_that_fails_is_a_line_and_exit_code_1(in_pipe, folder, steps, more, told):
-    """Whatever the reason."""
+    """The line gives the reason, without a traceback."""
     done = in_pipe("-t", "app.py", "--script", written(folder, *steps), "--yes", *more, "go")
     assert done.returncode == (0 if told is None else 1), done.stderr
     assert (told or "") in done.stderr
@@ -514,7 +515,7 @@ def test_wrong_use_is_a_one_line_error_and_exit_code_2(in_pipe, folder, argument
 
 
 def test_without_a_cli_the_error_suggests_scripted(in_pipe):
-    """Live is the default; --scripted needs no CLI."""
+    """--live is the default; --scripted needs no CLI."""
     done = in_pipe("-t", "app.py", "hi")
     assert done.returncode == 1
     assert "Claude Code not found" in done.stderr
@@ -522,18 +523,18 @@ def test_without_a_cli_the_error_suggests_scripted(in_pipe):
 
 
 def test_prints_of_tools_are_not_in_the_json(in_pipe, folder):
-    """They go to stderr."""
+    """They are on stderr."""
     (folder / "loud.py").write_text(
+        "import atexit\natexit.register(print, 'leaving')\n"
         "print('loading')\n\ndef hum() -> str:\n    print('humming')\n    return 'hm'\n"
     )
     done = in_pipe("-t", "loud.py", "--scripted", "--yes", "--json", "hum")
     assert [json.loads(line)["type"] for line in done.stdout.splitlines()][-1] == "result"
-    assert "loading" in done.stderr
-    assert "humming" in done.stderr
+    assert [word in done.stderr for word in ("loading", "humming", "leaving")] == [True] * 3
 
 
 def test_prompts_can_be_typed_with_json_too(on_terminal):
-    """The questions are on stderr then."""
+    """The permission prompts are then on stderr."""
     with on_terminal("--json") as terminal:
         terminal.expect("> ")
         terminal.send("add a=1 b=2\n")

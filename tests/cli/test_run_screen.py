@@ -1,4 +1,4 @@
-"""`toolwire run` without a terminal: how messages are shown, what answers mean, the rules of the scripted model."""
+"""The parts of `toolwire run` without a terminal: shown messages, the user's answers, and the scripted model."""
 
 import io
 import json
@@ -95,7 +95,7 @@ def test_plain_text_is_safe_for_a_terminal(text, clean):
     ],
 )
 def test_names_of_tools(name, people):
-    """In their short form."""
+    """Users see the short form, `SERVER.TOOL`."""
     assert tool_name(name) == people
 
 
@@ -103,7 +103,7 @@ def test_names_of_tools(name, people):
 
 
 def test_streamed_text_is_written_once():
-    """A complete block adds nothing to its streamed parts; one that differs is written as a whole."""
+    """A complete block adds nothing to its streamed parts; if it differs from them, it is written as a whole."""
     assert shown(
         delta(type="text_delta", text="Hel"), delta(type="text_delta", text="lo"), said(TextBlock("Hello"))
     ) == ("Hello\n")
@@ -113,7 +113,7 @@ def test_streamed_text_is_written_once():
 
 
 def test_markup_is_text():
-    """Brackets are shown as brackets, wherever they come from."""
+    """Brackets are shown as brackets, whether Claude, a tool or a server wrote them."""
     text = shown(
         said(TextBlock("[red]a[/red] [/]")),
         said(ToolUseBlock("t", "mcp__x__[b]", {"[i]": "[/]"})),
@@ -125,7 +125,7 @@ def test_markup_is_text():
 
 
 def test_a_call_its_time_and_its_result():
-    """Cut to the width; the first lines of a result; a short one beside the time."""
+    """A call is cut to the width, and a long result to its first lines; a short result is beside the time."""
     use = ToolUseBlock("t", "mcp__calc__add", {"a": "x" * 100, "b": 1})
     lines = shown(said(use), came("t", [{"type": "text", "text": "42"}])).splitlines()
     assert lines[0].startswith('→ calc.add(a="xxx')
@@ -143,14 +143,14 @@ def test_wide_characters_take_two_columns():
 
 
 def test_results_of_several_calls_have_the_name_of_the_tool():
-    """Unless the only open call is the latest one."""
+    """The name is left out only if the latest call is the only open one."""
     uses = said(ToolUseBlock("1", "mcp__c__a", {}), ToolUseBlock("2", "mcp__c__b", {}))
     lines = shown(uses, came("2", "two"), came("1", [{"type": "image"}])).splitlines()
     assert lines[2:] == ["  ✓ c.b 1.00 s  two", "  ✓ c.a 2.00 s  <image>"]
 
 
 def test_the_time_of_a_question_does_not_count():
-    """A call's time begins when it was allowed."""
+    """A call's time begins when it was allowed, not when the user was asked."""
     file = io.StringIO()
     screen = Screen(Console(file=file, width=60))
     screen.show(said(ToolUseBlock("t", "mcp__c__a", {})), 0.0)
@@ -188,7 +188,7 @@ def test_invalid_progress_does_no_harm():
 
 
 def test_the_last_line():
-    """Turns, time, tokens, cost; an error in one line."""
+    """It has turns, time, tokens and cost; an error is one line."""
     assert summarize(RESULT) == "2 turns, 1.2 s, 20 tokens in, 7 out, $0.0123 as computed by the CLI"
     assert describe_failure(RESULT) is None
     bad = ResultMessage("error_max_turns", 1, 1, True, 1, "s", errors=["Reached\nmaximum \x1b[1mturns"])
@@ -196,7 +196,7 @@ def test_the_last_line():
 
 
 def test_a_terminal_without_unicode_gets_ascii_signs():
-    """Signs are ASCII there."""
+    """Arrows and check marks are replaced by ASCII."""
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
     screen = Screen(Console(file=file, width=60))
     screen.show(said(ToolUseBlock("t", "mcp__c__a", {})), 0.0)
@@ -206,7 +206,7 @@ def test_a_terminal_without_unicode_gets_ascii_signs():
 
 
 def test_json_lines():
-    """Frames as they were received; our own messages have a type of their own."""
+    """Frames are written as received; toolwire's own messages have a type of their own."""
     file = io.StringIO()
     view = JsonLines(file)
     frame = {"type": "system", "subtype": "new_kind", "x": 1}
@@ -238,7 +238,7 @@ def asker(*answers):
 
 
 def test_answers_to_a_permission_question():
-    """Yes, always, no with a reason in either place, and the end of input as no."""
+    """Yes and always allow the call; no, with a reason in either place, and the end of input deny it."""
     context = ToolPermissionContext(decision_reason="a rule")
     asks, file = asker("y")
     assert isinstance(asks.permission("mcp__c__a", {"x": "\x1b[2J"}, context), PermissionResultAllow)
@@ -254,14 +254,14 @@ def test_answers_to_a_permission_question():
 
 
 def test_very_long_arguments_say_how_much_is_not_shown():
-    """So that the user knows that there is more to allow than what is shown."""
+    """The user has to know that there is more to allow than what is shown."""
     asks, file = asker("n no")
     asks.permission("t", {"x": "y" * 10_000}, ToolPermissionContext())
     assert "more characters" in file.getvalue()
 
 
 def test_a_form_with_references_and_optional_parts():
-    """As Pydantic writes them: an enum in $defs, an optional value that may be null."""
+    """The form is as Pydantic writes it: an enum in `$defs`, and an optional value that may be null."""
     schema = {
         "type": "object",
         "$defs": {"Size": {"type": "string", "enum": ["small", "large"]}},
@@ -280,7 +280,7 @@ def test_a_form_with_references_and_optional_parts():
 
 
 def test_rules():
-    """All spellings of --allow, and what --yes adds."""
+    """--allow takes every spelling of a server or tool; --yes allows all servers."""
     given = ["calc", "calc.add", "mcp__calc", "mcp__calc__add"]
     expected = ["mcp__calc", "mcp__calc__add", "mcp__calc", "mcp__calc__add"]
     assert permission_rules(given, ["calc", "shop"], yes=False, builtin=False) == expected
@@ -327,19 +327,19 @@ def prompt(text):
     ],
 )
 def test_arguments_as_they_are_written(written, given):
-    """Name and value, JSON values, or one JSON object."""
+    """Arguments are written as name=value, with JSON values, or as one JSON object."""
     assert parse_line(written, SCHEMA) == given
 
 
 def test_a_line_that_names_a_tool_calls_it():
-    """By any of its names; several lines are several calls, other lines are ignored."""
+    """Any of the tool's names works; several lines are several calls, and other lines are ignored."""
     assert asked(prompt("add a=1 name=x")) == turn(call("mcp__calc__add", a=1, name="x"))
     both = asked(prompt("please:\ncalc.add a=1\n  mcp__shop__price\n"))
     assert both == turn(call("mcp__calc__add", a=1), call("mcp__shop__price"))
 
 
 def test_other_prompts_get_an_introduction():
-    """With the tools, and a line that would work."""
+    """It lists the tools and a line that would work."""
     text = asked(prompt("hello")).text
     assert "a scripted model" in text
     assert "Tools: add, price" in text
@@ -349,7 +349,7 @@ def test_other_prompts_get_an_introduction():
 
 
 def test_arguments_that_cannot_be_parsed_are_reported():
-    """With an example."""
+    """The answer has an example."""
     for line in ("add 15", 'add {"a": }'):
         answer = asked(prompt(line)).text
         assert answer.startswith("I could not read the arguments of add: ")
@@ -357,7 +357,7 @@ def test_arguments_that_cannot_be_parsed_are_reported():
 
 
 def test_the_scripted_model_repeats_the_results():
-    """All results and errors, by the names of the tools."""
+    """It repeats all results and errors, with the names of the tools."""
     uses = [{"type": "tool_use", "id": str(n), "name": "mcp__calc__add", "input": {}} for n in (1, 2)]
     results = [
         {"type": "tool_result", "tool_use_id": "1", "content": "42"},
@@ -369,7 +369,7 @@ def test_the_scripted_model_repeats_the_results():
 
 
 def test_a_prompt_after_an_interrupted_call_is_a_prompt():
-    """The CLI puts both into one message."""
+    """The CLI puts the result of the interrupted call and the new prompt into one message."""
     content = [
         {"type": "tool_result", "tool_use_id": "1", "content": "rejected", "is_error": True},
         {"type": "text", "text": "[Request interrupted by user for tool use]"},
@@ -392,6 +392,6 @@ def test_a_prompt_after_an_interrupted_call_is_a_prompt():
     ],
 )  # fmt: skip
 def test_examples_can_be_used_as_prompts(schema, line):
-    """An example that is shown is understood."""
+    """Each example that is shown is accepted as a prompt."""
     assert write_example("mcp__s__t", schema) == line
     parse_line(line.removeprefix("t").strip(), schema)

@@ -1,4 +1,4 @@
-"""The terminal of `toolwire run`, where a real one cannot be made to show it."""
+"""The terminal of `toolwire run`, in a case that cannot be produced on a real one."""
 
 import signal
 import sys
@@ -14,7 +14,7 @@ from toolwire.cli.shared.terminal_dialogs import on_ctrl_c
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of single threads")
 @pytest.mark.timeout(30)
 def test_ctrl_c_that_does_not_interrupt_the_wait_is_noticed():
-    """As if it were pressed just before the wait begins: here another thread gets it, and the wait continues."""
+    """As if it were pressed just before the wait begins: another thread gets the signal, and the wait continues."""
     terminal = object.__new__(Terminal)
     terminal._queue = SimpleQueue()
     with on_ctrl_c(lambda *_: terminal._queue.put("pressed")):

@@ -71,7 +71,7 @@ def folder(tmp_path):
 
 
 def refused(*args, cwd, env=None):
-    """Return the exit code and stderr of a server that cannot start."""
+    """Return the exit code and the lines on stderr of a server that does not start."""
     with Served(*args, cwd=cwd, env=env) as served:
         code = served.wait()
         return code, served.lines
@@ -129,7 +129,7 @@ def test_options_that_make_no_sense_are_refused(folder, monkeypatch, args, said)
 
 
 def test_a_secret_that_is_too_short_is_refused(folder, monkeypatch):
-    """It could be guessed."""
+    """A short secret could be guessed."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TOOLWIRE_STATE_SECRET", "abc")
     outcome = CliRunner().invoke(command, ["serve", "app.py", "--http"])
@@ -146,7 +146,7 @@ def test_a_secret_that_is_too_short_is_refused(folder, monkeypatch):
     ],
 )
 def test_launchers_may_close_standard_streams(folder, closed, code, said, answered):
-    """Without stderr it serves; without stdin or stdout it fails with one line."""
+    """Without stderr the server runs; without stdin or stdout it fails with a one-line error."""
     ran = subprocess.run(
         ["/bin/sh", "-c", f'"$0" -m toolwire serve app.py {closed}', sys.executable],
         cwd=folder,
@@ -161,7 +161,7 @@ def test_launchers_may_close_standard_streams(folder, closed, code, said, answer
 
 
 def test_a_port_in_use_is_a_one_line_error(folder):
-    """It names the address, and what to do."""
+    """The error names the address, and says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, lines = refused("app.py", "--http", "--port", port, cwd=folder)
@@ -191,7 +191,7 @@ def test_only_messages_are_written_to_stdout(folder):
 
 
 def test_verbose_logs_each_request(folder):
-    """Over both transports: the tool, the outcome and the time. Without the option no request is logged."""
+    """Over both transports it has tool, outcome and time. Without the option no request is logged."""
     with Http("app.py", "-v", cwd=folder) as served:
         served.ask("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
         served.expect(r"INFO: tools/call add: ok in [\d.]+ ms")
@@ -225,7 +225,7 @@ def test_invalid_lines_get_an_error_response(folder):
 
 
 def test_calls_finish_after_the_end_of_input(folder):
-    """A client that writes and closes still gets its responses."""
+    """A client that writes its requests and closes stdin still gets the responses."""
     with Stdio("app.py", cwd=folder) as served:
         served.shake_hands()
         served.send("tools/call", {"name": "wait", "arguments": {"seconds": 0.3}}, 1)
@@ -235,7 +235,7 @@ def test_calls_finish_after_the_end_of_input(folder):
 
 
 def test_listening_ends_with_its_result(folder):
-    """A client of 2026-07-28 that listens over stdio gets a regular end, not an error."""
+    """`subscriptions/listen` of 2026-07-28 over stdio gets a result at the end of input, not an error."""
     with Stdio("app.py", cwd=folder) as served:
         served.send(
             "subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": MODERN}, "L"
@@ -259,7 +259,7 @@ def test_a_signal_lets_running_calls_finish(folder, number):
 
 
 def test_a_call_that_hangs_does_not_delay_the_shutdown(folder):
-    """It ends within the given time, over stdio and over HTTP."""
+    """The server exits after the time of --drain, and reports that a call did not finish."""
     with Stdio("app.py", "--drain", "0.3", cwd=folder) as served:
         served.shake_hands()
         served.send("tools/call", {"name": "hang"}, 1)
@@ -270,7 +270,7 @@ def test_a_call_that_hangs_does_not_delay_the_shutdown(folder):
 
 
 def test_a_second_signal_ends_the_wait(folder):
-    """For a user who does not want to wait for running calls."""
+    """So a user need not wait for running calls."""
     with Stdio("app.py", "--drain", "600", cwd=folder) as served:
         served.shake_hands()
         served.send("tools/call", {"name": "hang"}, 1)
@@ -281,7 +281,7 @@ def test_a_second_signal_ends_the_wait(folder):
 
 
 def test_http_ends_in_bounded_time_with_streams_open(folder):
-    """A running call gets its response after SIGTERM, while one client only listens and another hangs."""
+    """A running call gets its response after SIGTERM, while another client only listens."""
     with Http("app.py", "--drain", "2", cwd=folder) as served:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
@@ -298,7 +298,7 @@ def test_http_ends_in_bounded_time_with_streams_open(folder):
 
 
 def test_access_over_http(folder):
-    """The token is required if there is one; other hosts and origins are refused; the health check is open."""
+    """A configured token is required, other hosts and origins are refused, and the health check needs no token."""
     with Http("app.py", cwd=folder, env={"TOOLWIRE_TOKEN": "s3cret"}) as served:
         good = {"Authorization": "Bearer s3cret"}
         assert served.ask("tools/call", {"name": "pid"}, **good)["content"][0]["text"] == str(
@@ -327,7 +327,7 @@ def test_access_over_http(folder):
 
 
 def test_several_processes_serve_with_no_affinity(folder):
-    """Requests of one call may reach any process, a process that dies is replaced, metrics cover all, all end."""
+    """Requests of one call may reach any process; one that dies is replaced; metrics cover all; all end."""
     with Http("app.py", "--workers", "2", cwd=folder) as served:
         seen = set()
         deadline = time.monotonic() + 30
@@ -403,7 +403,7 @@ def test_servers_of_other_libraries_and_wrapped_ones_are_served_too(folder):
 
 
 def test_a_url_is_served_over_stdio(folder):
-    """A server that speaks HTTP is offered over stdio."""
+    """A server that is reached over HTTP is served over stdio."""
     with Http("app.py", cwd=folder) as behind, Stdio(behind.url, cwd=folder) as served:
         served.shake_hands()
         served.send("tools/call", {"name": "pid"}, 1)

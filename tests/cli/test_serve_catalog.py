@@ -34,7 +34,7 @@ def api():
 
 @pytest.fixture
 def env(api, tmp_path):
-    """The environment of a catalogue with its own files."""
+    """Return the environment of a catalogue whose ledger and cache are in the test's folder."""
     return {
         **KEYS,
         "AGENT_PAYMENT_BASE_URL": api.url,
@@ -85,13 +85,13 @@ def secret_in(text):
 
 
 def test_the_handshake_does_not_wait_for_the_api(api, env, tmp_path):
-    """It is answered while the API hangs; the tools follow later, with a notification to the client."""
+    """`initialize` is answered while the API hangs; the tools follow later, with a notification to the client."""
     page, gate = api.page, threading.Event()
     api.page = lambda **given: (gate.wait(2 * PATIENCE), page(**given))[1]
     with Stdio("catalog:agentpmt", cwd=tmp_path, env=env) as served:
         assert served.shake_hands()["capabilities"]["tools"] == {"listChanged": True}
         wait_until(lambda: api.requests)
-        served.send("tools/list", {}, 1)  # both wait for a while, side by side
+        served.send("tools/list", {}, 1)  # both requests wait for a while, concurrently
         served.send("tools/call", {"name": "weather", "arguments": ULM}, 2)
         answers = {}
         while len(answers) < 2:
@@ -107,7 +107,7 @@ def test_the_handshake_does_not_wait_for_the_api(api, env, tmp_path):
 
 
 def test_list_pay_and_fail_over_stdio(api, env, tmp_path):
-    """The tools, a paid call with its cost and balance, wrong arguments, and a failure of the API."""
+    """Tools are listed, a paid call has cost and balance, and wrong arguments and a failed API are errors."""
     with Stdio("catalog:agentpmt", cwd=tmp_path, env=env) as served:
         served.shake_hands()
         served.expect("6 entries fetched, 6 tools registered")
@@ -168,7 +168,7 @@ def test_sighup_fetches_again(api, env, tmp_path):
 
 
 def test_sighup_during_the_first_fetch_does_not_end_the_server(api, env, tmp_path):
-    """The signal is handled from the start."""
+    """The signal is handled from the start of the process."""
     api.faults.append(Fault("hang_before_buying", FETCH, seconds=1))
     with Stdio("catalog:agentpmt", cwd=tmp_path, env=env) as served:
         served.shake_hands()
@@ -180,7 +180,7 @@ def test_sighup_during_the_first_fetch_does_not_end_the_server(api, env, tmp_pat
 
 @pytest.mark.parametrize(("seconds", "state"), [(1, "settled"), (30, "unknown")])
 def test_sigterm_during_a_purchase(api, env, tmp_path, seconds, state):
-    """It completes within the time to drain, or is recorded as unknown; it is never forgotten."""
+    """It completes within the time of --drain and is settled, or it is recorded as unknown."""
     with Stdio(
         "catalog:agentpmt", "--drain", "3" if seconds == 1 else "0.2", cwd=tmp_path, env=env
     ) as served:
@@ -246,7 +246,7 @@ def test_pins_keep_changes_out(api, env, tmp_path, priced):
 
 
 def test_list_pay_and_measure_over_http(api, env, tmp_path):
-    """The same over HTTP, and /metrics counts calls and money."""
+    """It works over HTTP as over stdio, and /metrics counts calls and costs."""
     with Http("catalog:agentpmt", cwd=tmp_path, env=env) as served:
         served.expect("6 entries fetched, 6 tools registered")
         assert len(served.ask("tools/list")["tools"]) == 6
@@ -272,7 +272,7 @@ def test_http_is_served_while_the_api_is_down(env, tmp_path):
 
 @pytest.mark.parametrize("target", ["agentpmt", "priced"])
 def test_workers_share_one_budget(api, env, tmp_path, priced, target):
-    """A budget for ten calls is not overspent by forty at once over two processes."""
+    """Forty concurrent calls to two processes do not overspend a budget for ten."""
     where = priced if target == "priced" else "catalog:agentpmt"
     with Http(where, "--workers", "2", "--budget", "0.10", cwd=tmp_path, env=env) as served:
         served.expect("tools registered")
@@ -285,7 +285,7 @@ def test_workers_share_one_budget(api, env, tmp_path, priced, target):
             results = list(pool.map(buy, range(1, 41)))
         bought = [each for each in results if "content" in each and not each.get("isError")]
         assert len(bought) == len(api.purchases) <= 10
-        if target == "priced":  # a price that is not known lets one call run at a time
+        if target == "priced":  # while a price is unknown, only one call runs at a time
             assert len(bought) == 10
         text = served.request("/metrics")[2]
         counted = re.findall(r'toolwire_catalog_calls_total\{[^}]*outcome="bought"[^}]*\} (\S+)', text)
@@ -295,7 +295,7 @@ def test_workers_share_one_budget(api, env, tmp_path, priced, target):
 
 
 def test_sighup_reaches_all_workers(api, env, tmp_path):
-    """The supervisor passes it on, and keeps running."""
+    """The supervisor passes the signal on, and keeps running."""
     with Http("catalog:agentpmt", "--workers", "2", cwd=tmp_path, env=env) as served:
         served.expect("tools registered")
         served.expect("tools registered")
@@ -306,7 +306,7 @@ def test_sighup_reaches_all_workers(api, env, tmp_path):
             served.expect("fetching the list again")
             assert served.process.poll() is None
         finally:
-            if served.process.poll() is not None:  # then nobody ends them
+            if served.process.poll() is not None:  # then it does not end its workers any more
                 for pid in pids:
                     os.kill(pid, signal.SIGKILL)
 
@@ -321,7 +321,7 @@ def children(pid):
 
 
 def test_tools_and_call(api, env, tmp_path):
-    """The list of a catalogue, a paid call, and one that fails."""
+    """The commands list a catalogue, make a paid call, and report a lost response and an unknown tool."""
     code, out, err = toolwire("tools", "catalog:agentpmt", cwd=tmp_path, env=env)
     assert (code, "weather" in out, "translate" in out) == (0, True, True), err
     code, out, err = toolwire("call", "catalog:agentpmt", "weather", "city=Ulm", cwd=tmp_path, env=env)
@@ -416,7 +416,7 @@ def test_the_api_is_down_for_a_command(env, tmp_path):
 
 @pytest.mark.parametrize("client", ["claude-desktop", "claude-code", "cursor", "vscode"])
 def test_config_names_the_variables_and_no_secret(env, tmp_path, client):
-    """The snippet starts the catalogue; the keys themselves are not in it."""
+    """The entry starts the catalogue; the keys themselves are not in it."""
     code, out, err = toolwire("config", "catalog:agentpmt", "--for", client, cwd=tmp_path, env=env)
     assert code == 0, err
     assert not secret_in(out + err)
@@ -434,7 +434,7 @@ def test_config_works_without_the_credentials(tmp_path):
 
 
 def test_config_of_a_profile_starts_from_any_folder(env, tmp_path, priced):
-    """A client starts it in another folder: the path of the profile is absolute."""
+    """The path of the profile is absolute, because a client starts the server in another folder."""
     code, out, err = toolwire(
         "config", "catalog:priced.toml", "--for", "claude-desktop", cwd=tmp_path, env=env
     )
@@ -442,7 +442,7 @@ def test_config_of_a_profile_starts_from_any_folder(env, tmp_path, priced):
 
 
 def test_a_catalogue_is_pinned_and_checked(env, tmp_path, api):
-    """Accepted definitions are in a file; differences are shown, with exit code 1."""
+    """`pin` writes the accepted definitions to a file; `--check` shows differences, with exit code 1."""
     code, out, err = toolwire("catalog", "pin", "catalog:agentpmt", "pins.json", cwd=tmp_path, env=env)
     assert (code, "tools are pinned in pins.json" in out) == (0, True), out + err
     code, out, err = toolwire(
@@ -458,7 +458,7 @@ def test_a_catalogue_is_pinned_and_checked(env, tmp_path, api):
 
 
 def test_keys_may_be_in_a_file(env, tmp_path, api):
-    """One that only its owner can read, named by a variable."""
+    """A variable names the file, which only its owner may be able to read."""
     file = tmp_path / "keys.toml"
     names = {"api_key": "AGENT_PAYMENT_API_KEY", "budget_key": "AGENT_PAYMENT_BUDGET_KEY"}
     file.write_text("".join(f'{name} = "{env[variable]}"\n' for name, variable in names.items()))

@@ -38,7 +38,7 @@ def api():
 
 @pytest.fixture
 def machines(api, tmp_path, postgres_url):
-    """Start gateways, each with a disk of its own; `machines(number, *options)`."""
+    """Return a function that starts gateways, each with its own folder: `machines(number, *options)`."""
     shared = {
         "AGENT_PAYMENT_API_KEY": "key-of-a-test",
         "AGENT_PAYMENT_BUDGET_KEY": "budget-of-a-test",
@@ -73,7 +73,7 @@ def ledger(postgres_url):
 
 
 def buy(served, number, tool="weather", **arguments):
-    """Buy something and return the result."""
+    """Call a paid tool and return the result."""
     return served.ask(
         "tools/call", {"name": tool, "arguments": arguments or {"city": f"city {number}"}}, number
     )
@@ -84,7 +84,7 @@ def is_bought(result):
 
 
 def run(machines, *arguments, cwd):
-    """Run a command on a machine that has only the ledger."""
+    """Run a command on a machine that shares only the ledger with the gateways."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLWIRE", "AGENT_"))}
     return subprocess.run(
         [sys.executable, "-m", "toolwire", *arguments],
@@ -122,7 +122,7 @@ def test_a_gateway_is_killed_during_a_purchase(api, machines, ledger, postgres_u
         one.process.wait(PATIENCE)
         out.join(PATIENCE)
         (open_call,) = ledger.rows(states=["sent"])
-        assert ledger.recover() == []  # its lease still runs: nobody can know yet
+        assert ledger.recover() == []  # its lease has not expired: nobody can know yet
         assert is_bought(buy(two, 2, city="Oslo"))
         with psycopg.connect(postgres_url, autocommit=True) as db:
             db.execute(
@@ -151,7 +151,7 @@ def suppressed(act):
 
 
 def test_tools_have_the_same_names_on_all_machines(api, machines, ledger):
-    """Whatever was listed when each was started: a tool of the same name that is added later takes no name over."""
+    """Whatever the list at the start was: a tool added later under the same name gets another name."""
 
     def names(served):
         return {each["name"]: each["description"] for each in served.ask("tools/list")["tools"]}
@@ -170,7 +170,7 @@ def test_tools_have_the_same_names_on_all_machines(api, machines, ledger):
 
 
 def test_it_does_not_start_without_the_shared_variables(machines, tmp_path):
-    """Each machine would have its own budget, and could not continue the calls of another."""
+    """Otherwise each machine would have its own budget, and could not continue the calls of another."""
     for missing in ("TOOLWIRE_SESSION", "TOOLWIRE_STATE_SECRET"):
         machines.env |= {missing: ""}
         refused = run(machines, "serve", "catalog:agentpmt", "--http", "--port", "0", cwd=tmp_path)
@@ -181,7 +181,7 @@ def test_it_does_not_start_without_the_shared_variables(machines, tmp_path):
 
 
 def test_pins_in_the_ledger_count_on_all_machines(api, machines, tmp_path):
-    """One command accepts the current tools; a price that rises is then offered nowhere."""
+    """One command accepts the current tools; a tool whose price rises is then offered by no machine."""
     (tmp_path / "priced.toml").write_text(PRICED)
     pinned = run(machines, "catalog", "pin", "catalog:priced.toml", "ledger", cwd=tmp_path)
     assert pinned.returncode == 0, pinned.stderr
@@ -206,7 +206,7 @@ def test_pins_in_the_ledger_count_on_all_machines(api, machines, tmp_path):
 
 @contextmanager
 def balanced(folder, *machines):
-    """Start nginx with the configuration that the documentation shows, on other ports. Yields its URL."""
+    """Start nginx with the configuration of the documentation, on other ports. Yields an object with its URL."""
     nginx = which("nginx") or which("nginx", path="/usr/sbin")
     require(nginx, "nginx")
     port = free_port()
@@ -262,7 +262,7 @@ def test_stateless_machines_behind_nginx(api, machines, ledger, tmp_path):
 
 
 def open_session(front):
-    """Open a session of MCP 2025-11-25; return a function that makes a call in it."""
+    """Open a session of MCP 2025-11-25; return a function that makes calls in it."""
     headers = {"Accept": "application/json, text/event-stream", "Content_Type": "application/json"}
     info = {
         "protocolVersion": "2025-11-25",
@@ -301,7 +301,7 @@ def test_sessions_behind_nginx_stay_with_their_machine(api, machines, ledger, tm
 
 @pytest.mark.anyio
 async def test_a_catalogue_in_this_process_shares_the_rate(api, tmp_path, postgres_url):
-    """Two catalogues with one key and one ledger take turns, so that together they keep to the limit."""
+    """Two catalogues with one key and one ledger keep to the rate limit together."""
     from shared.till import catalog_for  # noqa: PLC0415
 
     given = {"ledger": postgres_url, "rate": 0.02, "queue_timeout": 1.0, "audit": False}

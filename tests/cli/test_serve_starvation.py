@@ -90,7 +90,7 @@ class Client:
         self._connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE)
 
     def call(self, tool="add", **arguments):
-        """Return the text of a tool's result."""
+        """Call a tool and return the text of its result."""
         params = {"name": tool, "arguments": arguments, "_meta": MODERN}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         headers = {
@@ -155,7 +155,7 @@ def test_five_thousand_idle_connections_shut_nobody_out(server):
 
 
 def test_a_server_without_descriptors_recovers(server):
-    """A tool has used all: connected clients are served, the log stays small, and later new ones can connect."""
+    """After a tool has used all, connected clients are served; after they are released, new ones can connect."""
     client = Client(server)
     assert client.works()
     assert int(client.call("hog")) > 0
@@ -174,7 +174,7 @@ def test_a_server_without_descriptors_recovers(server):
 
 
 def test_the_command_raises_its_limit_of_descriptors(tmp_path):
-    """From the soft limit to the hard one."""
+    """It raises the soft limit to the hard one."""
     (tmp_path / "app.py").write_text(APP)
     before = ["sh", "-c", 'ulimit -Sn 100 && ulimit -Hn 600 && exec "$@"', "sh"]
     with Http("app.py:app", cwd=tmp_path, env={"TOOLWIRE_TOKEN": TOKEN}, before=before) as server:

@@ -1,4 +1,4 @@
-"""Several processes behind one port: how they start and end."""
+"""Several worker processes behind one port: how they start and end."""
 
 import os
 import signal
@@ -40,13 +40,13 @@ def folder(tmp_path):
 
 
 def serve(folder, drain):
-    """Two processes, from a command line with options in front of the target."""
+    """Serve with two processes, by a command line with options before the target."""
     options = ("--workers", "2", "--drain", drain)
     return Http(*options, "--", "app.py", cwd=folder, env={"TMPDIR": str(folder)})
 
 
 def test_a_second_signal_ends_the_wait(folder):
-    """For a user who does not want to wait; no process is left behind."""
+    """So a user need not wait for running calls, which get an error; no metrics folder is left behind."""
     with serve(folder, 600) as served, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(served.ask, "tools/call", {"name": "wait"})
         served.expect("waiting")
@@ -64,7 +64,7 @@ def test_workers_end_with_a_parent_that_was_killed(folder):
         served.expect("waiting")
         served.signal(signal.SIGKILL)
         assert asked.result(20) == ENDING
-        assert served.wait(20) == -signal.SIGKILL  # and nobody else holds its stderr
+        assert served.wait(20) == -signal.SIGKILL  # and no other process holds its stderr
 
 
 def test_a_file_beside_the_target_may_be_called_like_a_module_of_python(folder):
@@ -77,7 +77,7 @@ def test_a_file_beside_the_target_may_be_called_like_a_module_of_python(folder):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the lifeline is a pipe on Linux only")
 def test_a_worker_that_cannot_be_started_leaves_no_descriptor():
-    """Neither end of its lifeline stays open."""
+    """Both ends of its lifeline are closed."""
     given = []
 
     def fail(lifeline):
@@ -93,7 +93,7 @@ def test_a_worker_that_cannot_be_started_leaves_no_descriptor():
 
 
 def test_options_of_a_worker_come_before_a_double_dash():
-    """After it they would be taken for a second target."""
+    """After the dash they would be taken for a second target."""
     command = worker_command(["serve", "--http", "--workers", "2", "--", "app.py"], 7)
     assert command == [
         *(sys.executable, "-P", "-m", "toolwire", "serve", "--fd", "7", "--stateless"),
@@ -102,7 +102,7 @@ def test_options_of_a_worker_come_before_a_double_dash():
 
 
 def test_stale_metrics_folders_are_removed(tmp_path, monkeypatch):
-    """Those of servers that have ended; never those of running servers or their workers."""
+    """Only folders of servers that have ended are removed, not those of running servers or their workers."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     left = tmp_path / "toolwire-metrics-left"
     left.mkdir()

@@ -1,4 +1,4 @@
-"""`toolwire sessions`: past conversations on the command line, on disk and in a store."""
+"""`toolwire sessions`: past conversations on disk and in a store, from the command line."""
 
 import errno
 import json
@@ -16,6 +16,7 @@ from shared.terminal import Terminal
 from shared.transcripts import SESSION, Writer, harbour, text
 from toolwire import sessions as library
 from toolwire.cli.sessions import sessions_app
+from toolwire.cli.sessions_place import StorePlace
 
 OTHER = "6f1c9999-0000-4000-8000-000000000002"
 MAIN = [sys.executable, "-c", "from toolwire.cli.sessions import sessions_app; sessions_app()"]
@@ -23,7 +24,7 @@ MAIN = [sys.executable, "-c", "from toolwire.cli.sessions import sessions_app; s
 
 @pytest.fixture(autouse=True)
 def config(tmp_path, monkeypatch):
-    """A CLI's folder with two sessions, and an empty working directory."""
+    """Create a CLI's folder with two sessions, and make an empty folder the working directory."""
     config = tmp_path / "config"
     harbour(config)
     writer = Writer(OTHER)
@@ -43,7 +44,7 @@ def config(tmp_path, monkeypatch):
 
 
 def run(*words, code=0, given=None):
-    """Run a command in this process and return its stdout, or its error."""
+    """Run a command in this process; return its stdout, or stderr if exit code 2 is expected."""
     done = CliRunner().invoke(sessions_app, list(map(str, words)), input=given)
     assert done.exit_code == code, (done.stdout, done.stderr, done.exception)
     if code == 2:
@@ -55,7 +56,7 @@ def run(*words, code=0, given=None):
 
 @pytest.fixture(params=["disk", "sqlite"])
 def place(request, tmp_path):
-    """Options for a place with the same sessions: the disk, or a store."""
+    """Return the options for a place that has the same sessions: the disk, or a store."""
     if request.param == "disk":
         return []
     run("import", "--all", "--store", f"sqlite:{tmp_path / 's.db'}")
@@ -63,7 +64,7 @@ def place(request, tmp_path):
 
 
 def test_list_shows_sessions_newest_first(place):
-    """A row each, whole ids in a pipe; --json has every field."""
+    """Each is a row, with its whole id in a pipe; --json has every field."""
     lines = run("list", "--all", *place).splitlines()
     assert lines[0].split() == ["Session", "Last", "written", "(UTC)", "Tag", "Directory", "Title"]
     assert {line.split()[0] for line in lines[1:]} == {SESSION, OTHER}
@@ -77,7 +78,7 @@ def test_list_shows_sessions_newest_first(place):
 
 
 def test_list_shows_the_current_directory(tmp_path):
-    """Unless a directory or --all is given; an empty list says where it looked."""
+    """Sessions of other directories need a directory or --all; for an empty list, stderr says where it looked."""
     done = CliRunner().invoke(sessions_app, ["list"])
     assert (done.exit_code, done.stdout) == (0, "")
     assert f"No sessions of {tmp_path} in" in done.stderr
@@ -89,7 +90,7 @@ def test_list_shows_the_current_directory(tmp_path):
 
 
 def test_show_prints_the_conversation(place):
-    """Calls on a line with the beginning of their result; --full has thinking and subagents too."""
+    """A call is one line, with the beginning of its result; --full adds thinking and subagents."""
     shown = run("show", SESSION[:6], *place)
     assert shown.startswith(f"Harbour festival\nSession: {SESSION}\n")
     for part in (
@@ -108,7 +109,7 @@ def test_show_prints_the_conversation(place):
 
 
 def test_show_json_streams_the_messages(place):
-    """The facts of the session with the messages of get_session_messages."""
+    """The object has the session's metadata and the messages of `get_session_messages`."""
     found = json.loads(run("show", SESSION, "--json", *place))
     there = library.get_session_messages(SESSION, whole_history=True)
     assert found["messages"] == [vars(message) for message in there]
@@ -118,7 +119,7 @@ def test_show_json_streams_the_messages(place):
 
 
 def test_search_finds_messages(place):
-    """With the words marked; exit code 1 if nothing is found."""
+    """The words are marked in the text; the exit code is 1 if nothing is found."""
     shown = run("search", "--all", "harbour", *place)
     assert shown.startswith(f"{SESSION}  -work\n")
     assert "**harbour**" in shown
@@ -130,7 +131,7 @@ def test_search_finds_messages(place):
 
 
 def test_search_has_filters_on_disk(tmp_path):
-    """A store reports that it has none."""
+    """With a store, these filters are errors."""
     assert SESSION in run(
         "search", "-a", "harbour", "--tag", "travel", "--since", "2025-01-01", "--branch", "quay"
     )
@@ -147,7 +148,7 @@ def test_search_has_filters_on_disk(tmp_path):
     [("markdown", "x.md", b"# Harbour"), ("html", "x.html", b"<!doctype html>"), ("jsonl", "x.jsonl", b"{")],
 )
 def test_export_writes_to_stdout_or_a_file(place, tmp_path, format, name, begins):
-    """The same bytes; an existing file is not replaced without --force."""
+    """Both get the same bytes; an existing file is only replaced with --force."""
     done = CliRunner().invoke(sessions_app, ["export", SESSION, "-f", format, *place])
     assert done.exit_code == 0
     assert done.stdout_bytes.startswith(begins)
@@ -159,7 +160,7 @@ def test_export_writes_to_stdout_or_a_file(place, tmp_path, format, name, begins
 
 
 def test_export_into_a_folder_has_the_subagents(place, tmp_path):
-    """In separate files; a single file comes with a note that they are missing."""
+    """They are in files of their own; an export into one file notes that they are missing."""
     folder = tmp_path / "backup"
     folder.mkdir()
     run("export", SESSION, "-o", folder, *place)
@@ -180,7 +181,7 @@ def test_cost_of_one_session(place):
 
 
 def test_cost_of_all_sessions(place, tmp_path):
-    """By day and model, or by --by; as JSON by everything; as a chart."""
+    """It is grouped by day and model, or by --by; JSON has all groups, and --plot draws a chart."""
     shown = run("cost", "--all", *place)
     assert shown.startswith("$0.50 in 2 sessions, 4,490 tokens\nSome of it was not recorded by the CLI")
     assert re.search(r"^claude-opus-5-5 +2 +307 +3000 +63 +\$0\.50\+ +█+$", shown, re.MULTILINE)
@@ -197,7 +198,7 @@ def test_cost_of_all_sessions(place, tmp_path):
 
 
 def test_rename_tag_fork_delete(place):
-    """Each reports what it did, and the list shows it."""
+    """Each command reports what it did, and the list shows it."""
     assert SESSION in run("rename", SESSION[:6], "New name", *place)
     assert SESSION in run("tag", SESSION[:6], "work", *place)
     copy = run("fork", SESSION[:6], "--title", "Second", *place).strip()
@@ -215,7 +216,7 @@ def test_rename_tag_fork_delete(place):
 
 
 def test_the_beginning_of_an_id_must_match_one_session(place):
-    """Otherwise the candidates are listed; text that cannot be an id is refused as such."""
+    """Otherwise the candidates are listed; text that cannot begin an id is refused as such."""
     error = run("show", "6f1c", *place, code=2)
     assert f"2 sessions begin with 6f1c; give more of the id:\n  {SESSION}\n  {OTHER}\n" in error
     assert "no session begins with ffff in" in run("show", "ffff", *place, code=2)
@@ -226,7 +227,7 @@ def test_the_beginning_of_an_id_must_match_one_session(place):
 
 
 def test_import_adds_missing_entries(tmp_path):
-    """It can be repeated; one session by its id, or all of a directory."""
+    """The import can be repeated; it takes one session by its id, or all of a directory."""
     store = f"sqlite:{tmp_path / 's.db'}"
     assert run("import", "--store", store).startswith("Imported 0 sessions into the store")
     assert run("import", "--store", store, SESSION[:6]).startswith("Imported 1 session into")
@@ -239,7 +240,7 @@ def test_import_adds_missing_entries(tmp_path):
 
 
 def test_prune_only_shows_unless_yes(tmp_path, config):
-    """With the reasons; --yes deletes the sessions, after they were exported."""
+    """It lists what would be deleted; --yes deletes the sessions, after exporting them if requested."""
     done = CliRunner().invoke(sessions_app, ["prune", "--all", "--older-than", "30d"])
     assert OTHER in done.stdout
     assert SESSION not in done.stdout
@@ -255,7 +256,7 @@ def test_prune_only_shows_unless_yes(tmp_path, config):
 
 
 def test_doctor_reports_what_is_wrong(config):
-    """A torn line, with its file; exit code 1. A clean folder is OK."""
+    """A torn line is reported with its file, and exit code 1; without problems the report is OK."""
     for path in config.rglob("*.jsonl"):
         path.chmod(0o600)
     assert run("doctor").startswith("OK: nothing wrong")
@@ -268,7 +269,7 @@ def test_doctor_reports_what_is_wrong(config):
 
 
 def test_unusable_stores_are_errors(tmp_path):
-    """Without a password in the message, and without creating a file."""
+    """The error has no password in it, and no file is created."""
     store = tmp_path / "none.db"
     assert f"there is no session store at {store}" in run("list", "--store", f"sqlite:{store}", code=2)
     assert not store.exists()
@@ -286,7 +287,7 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e[red]x[/red]\r\n\x9b31m line two \ud800"
 
 
 def test_hostile_text_cannot_act_on_the_terminal(config, place):
-    """Titles, tags, directories, names of tools, results: no escape sequences, text direction marks or markup."""
+    """Titles, tags, names and results have no escape sequences or direction marks; markup is shown as text."""
     writer = Writer(str(uuid.UUID(int=7)))
     at = writer.ask(None, HOSTILE, cwd=HOSTILE)
     writer.lines[0]["cwd"] = HOSTILE
@@ -311,7 +312,7 @@ def test_hostile_text_cannot_act_on_the_terminal(config, place):
 
 
 def test_a_session_without_messages(config):
-    """Only state entries, or nothing readable: the rest is shown."""
+    """It may have only state entries, or nothing readable: all that can be shown is shown."""
     for number, content in enumerate([b'{"type":"mode"}\n', b"\xff\n[]\n{\n", b"x" * 100]):
         name = str(uuid.UUID(int=number + 50))
         (config / "projects" / "-work" / f"{name}.jsonl").write_bytes(content)
@@ -322,7 +323,7 @@ def test_a_session_without_messages(config):
 
 
 def environment(config):
-    """For a subprocess: this toolwire, these sessions."""
+    """Return an environment for a subprocess that uses these sessions."""
     return {
         "PATH": os.environ["PATH"],
         "CLAUDE_CONFIG_DIR": str(config),
@@ -333,7 +334,7 @@ def environment(config):
 
 @pytest.mark.process
 def test_listing_loads_neither_mcp_nor_an_event_loop(config):
-    """So that it is fast."""
+    """The command would otherwise start slowly."""
     code = (
         "import sys; from toolwire.cli.sessions import sessions_app\n"
         "try: sessions_app(['list', '--all'])\n"
@@ -353,7 +354,7 @@ def test_listing_loads_neither_mcp_nor_an_event_loop(config):
 
 @pytest.mark.process
 def test_a_reader_that_leaves_early_gets_no_traceback(config):
-    """`| head -1`, for every command with long output."""
+    """All commands with long output can be piped into `head -1`."""
     writer = Writer(str(uuid.UUID(int=9)))
     at = None
     for number in range(300):
@@ -379,7 +380,7 @@ def test_a_reader_that_leaves_early_gets_no_traceback(config):
 
 @pytest.mark.process
 def test_delete_asks_on_a_terminal(config):
-    """No deletes nothing; yes deletes. Ids are short, titles fit into the width, colours can be off."""
+    """Only the answer y deletes. Ids are short, titles fit the width, and colours can be turned off."""
     with Terminal([*MAIN, "list", "--all"], config, environment(config), size=(60, 24)) as terminal:
         assert terminal.wait() == 0
         lines = terminal.screen().splitlines()
@@ -416,7 +417,7 @@ sessions_app()
 
 @pytest.mark.process
 def test_ctrl_c_ends_long_work_without_a_traceback(config):
-    """The bar is removed, the exit code is 130. In a pipe there is no bar."""
+    """The progress bar is removed, and the exit code is 130."""
     with Terminal([sys.executable, "-c", SLOW, "cost"], config, environment(config)) as terminal:
         terminal.expect("Reading transcripts", timeout=60)
         terminal.send("\x03")
@@ -426,7 +427,7 @@ def test_ctrl_c_ends_long_work_without_a_traceback(config):
 
 
 def test_a_session_that_cannot_be_written(config, monkeypatch):
-    """The error names the file, without a traceback."""
+    """The error names the file, and there is no traceback."""
     [path] = config.rglob(f"{SESSION}.jsonl")
 
     def refuse(*_):
@@ -439,7 +440,7 @@ def test_a_session_that_cannot_be_written(config, monkeypatch):
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
-    """An export, and a plot, into a folder that does not exist."""
+    """This holds for an export and for a plot."""
     (tmp_path / "file").write_text("")
     for words in (["export", SESSION, "-o"], ["cost", "--all", "--plot"]):
         done = CliRunner().invoke(sessions_app, [*words, str(tmp_path / "file" / "x.md")])
@@ -450,29 +451,33 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
 
 
 def test_a_folder_that_ends_with_a_slash_is_created(tmp_path):
-    """The default format there is JSONL."""
+    """An export into a folder is JSONL by default."""
     run("export", SESSION, "-o", f"{tmp_path}/new/er/")
     assert (tmp_path / "new" / "er" / f"{SESSION}.jsonl").exists()
     error = run("export", SESSION, "-o", tmp_path / "nothing", code=2)
     assert "use the suffix .md, .html or .jsonl" in error
 
 
-def test_an_unreadable_session_does_not_prevent_the_import_of_others(tmp_path, config):
-    """It is named, and the exit code is 1."""
-    broken = str(uuid.UUID(int=77))
-    path = config / "projects" / "-work" / f"{broken}.jsonl"
-    path.mkdir()
+def test_an_unreadable_session_does_not_prevent_the_import_of_others(tmp_path, config, monkeypatch):
+    """A session that cannot be imported is named, and the exit code is 1."""
+    add = StorePlace.add
+
+    def add_readable(place, session, scope):
+        if session == OTHER:
+            raise OSError(errno.EIO, "Input/output error")
+        add(place, session, scope)
+
+    monkeypatch.setattr(StorePlace, "add", add_readable)
     done = CliRunner().invoke(
         sessions_app, ["import", "--all", "--json", "--store", f"sqlite:{tmp_path / 's.db'}"]
     )
     found = json.loads(done.stdout)
-    assert set(found["imported"]) == {SESSION, OTHER}
-    assert done.exit_code == (1 if found["failed"] else 0)
+    assert (found["imported"], list(found["failed"]), done.exit_code) == ([SESSION], [OTHER], 1)
 
 
 @pytest.mark.process
 def test_words_that_stdout_cannot_encode_are_replaced(config):
-    """A terminal with an old encoding shows the rest."""
+    """With a terminal of an old encoding, the rest is shown."""
     environ = {**environment(config), "PYTHONIOENCODING": "latin-1"}
     for words in (["show", SESSION], ["search", "--all", "Harbour"], ["cost", "--all"], ["list", "--all"]):
         done = subprocess.run([*MAIN, *words], env=environ, capture_output=True, timeout=60, check=False)

@@ -13,28 +13,28 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(autouse=True)
 def config(tmp_path, monkeypatch):
-    """A CLI's folder with a session."""
+    """Create a CLI's folder with a session."""
     harbour(tmp_path / "config")
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
 
 
 @pytest.fixture(params=["postgres", "redis"])
 def url(request):
-    """The URL of a real server."""
+    """Return the URL of a real server."""
     if request.param == "postgres":
         return request.getfixturevalue("postgres_url")
     return request.getfixturevalue("redis_server").url
 
 
 def run(*words, code=0):
-    """Run a command and return its output, or its error."""
+    """Run a command and return its stdout, or stderr if it must fail."""
     done = CliRunner().invoke(sessions_app, list(words))
     assert done.exit_code == code, (done.stdout, done.stderr, done.exception)
     return done.stderr if code else done.stdout
 
 
 def test_every_command_works_with_a_server(url):
-    """Import, list, show, cost, rename, tag, fork, delete, export; search where the store has it."""
+    """All commands work; only search needs a store that supports it."""
     store = ["--store", url]
     run("import", "--all", *store)
     run("rename", SESSION[:5], "New name", *store)

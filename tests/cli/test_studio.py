@@ -32,19 +32,19 @@ app()
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a file of tools."""
+    """Return a folder with a file of tools."""
     (tmp_path / "app.py").write_text(APP)
     return tmp_path
 
 
 def environment(folder):
-    """The environment of a user without keys or settings."""
+    """Return the environment of a user without keys or settings."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     return {**kept, "HOME": str(folder), "BROWSER": "true", "COLUMNS": "200"}
 
 
 def run(folder, *arguments, program=("-m", "toolwire", "studio")):
-    """Run it to its end."""
+    """Run the command until it ends."""
     return subprocess.run(
         [sys.executable, *program, *arguments],
         cwd=folder,
@@ -85,14 +85,14 @@ def test_a_port_in_use_is_an_error(folder):
 
 
 def test_without_the_extra_it_says_what_to_install(folder):
-    """NiceGUI is not a dependency of the rest."""
+    """NiceGUI is an optional dependency."""
     ended = run(folder, program=("-c", WITHOUT))
     assert ended.returncode == 2
     assert "pip install 'toolwire[studio]'" in ended.stderr
 
 
 def test_importing_toolwire_and_its_command_loads_no_page(folder):
-    """Nor does the studio's own state, which a test may use without NiceGUI."""
+    """Nor do the modules of the studio's state, which a test may use without NiceGUI."""
     code = (
         "import sys, toolwire, toolwire.cli.main, toolwire.studio.conversation, toolwire.studio.forms, "
         "toolwire.studio.timeline\n"
@@ -103,7 +103,7 @@ def test_importing_toolwire_and_its_command_loads_no_page(folder):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_exits_with_0_when_it_is_stopped(folder, number):
-    """And leaves no process."""
+    """No traceback is printed."""
     command = [sys.executable, "-m", "toolwire", "studio", "app.py", "--no-open"]
     with subprocess.Popen(
         command,

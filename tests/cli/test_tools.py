@@ -58,7 +58,7 @@ many = Server(
 
 @pytest.fixture
 def tools(tmp_path, monkeypatch):
-    """Run the command in a folder with two files."""
+    """Return a function that runs `toolwire tools` in a folder with two files."""
     (tmp_path / "tools_calc.py").write_text(SOURCE)
     (tmp_path / "tools_many.py").write_text(MANY)
     monkeypatch.chdir(tmp_path)
@@ -66,7 +66,7 @@ def tools(tmp_path, monkeypatch):
 
 
 def test_the_tools_are_shown_in_a_table(tools):
-    """Name, parameters, the first line of the description, marks; one line each in a pipe."""
+    """It has name, parameters, the first line of the description, and hints; in a pipe each tool is one line."""
     lines = tools("tools_calc.py").stdout.splitlines()
     assert lines[0].split() == ["Tool", "Parameters", "Description"]
     assert lines[1].startswith("add   a: number, b: number?, tags: array | null?  Add two [bold]numbers[/].")
@@ -77,7 +77,7 @@ def test_the_tools_are_shown_in_a_table(tools):
 
 
 def test_schemas_option_shows_the_schemas(tools):
-    """Indented, with the whole description."""
+    """Schemas are indented, and descriptions are complete."""
     shown = tools("tools_calc.py", "--schemas").stdout
     assert "More of it." in shown
     assert '    "a": {\n      "type": "number"\n    }' in shown
@@ -85,7 +85,7 @@ def test_schemas_option_shows_the_schemas(tools):
 
 
 def test_json_is_the_only_output_on_stdout(tools):
-    """Prints of the file are not in it, nor are empty lists."""
+    """It has neither prints of the file nor empty lists."""
     listed = json.loads(tools("tools_calc.py", "--json").stdout)
     assert list(listed) == ["tools"]
     assert [tool["name"] for tool in listed["tools"]] == ["add", "wipe"]
@@ -137,7 +137,7 @@ def test_as_a_user_runs_it(tmp_path):
 
 
 def test_files_are_completed(tmp_path, monkeypatch):
-    """Python files and folders that are not hidden."""
+    """Completion offers Python files and folders that are not hidden."""
     from toolwire.cli.shared.target_options import complete_target  # noqa: PLC0415 - beside its only use
 
     monkeypatch.chdir(tmp_path)

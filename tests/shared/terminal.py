@@ -1,4 +1,4 @@
-"""A program on a real terminal: what it shows, and what is typed.
+"""Runs a program on a real terminal, reads what it shows, and types.
 
     with Terminal([sys.executable, "-m", "toolwire", "run", ...], cwd=folder, env={...}) as terminal:
         terminal.expect("> ")
@@ -6,8 +6,8 @@
         terminal.expect(r"returned: 3")
         assert terminal.wait() == 0
 
-Every wait has a deadline. Escape sequences are taken out of what is shown; what a carriage return or a movement of
-the cursor would have overwritten is still there. `raw` has all of it. POSIX only.
+Every wait has a deadline. Escape sequences are removed from what is shown; what a carriage return or a movement of
+the cursor would have overwritten is still there. `raw` has everything. POSIX only.
 """
 
 import errno
@@ -26,7 +26,7 @@ ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()
 
 
 def plain(text):
-    """Text without escape sequences."""
+    """Return the text without escape sequences."""
     return ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -72,15 +72,15 @@ class Terminal:
 
     @property
     def raw(self):
-        """All that came, escape sequences included."""
+        """Everything that was shown, with escape sequences."""
         return self._bytes.decode(errors="replace")
 
     def screen(self):
-        """All that came, as text."""
+        """Return everything that was shown, without escape sequences."""
         return plain(self.raw)
 
     def expect(self, pattern, timeout=None):
-        """Wait for a text or regular expression after what was expected last; the match."""
+        """Wait for a text or regular expression after the last match, and return the match."""
         wanted = pattern if isinstance(pattern, re.Pattern) else re.compile(re.escape(pattern))
         deadline = time.monotonic() + (timeout or self._timeout)
         while True:
@@ -99,7 +99,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def wait(self, timeout=None):
-        """Read until the program has ended; its exit code."""
+        """Read until the program has ended, and return its exit code."""
         deadline = time.monotonic() + (timeout or self._timeout)
         while self._read(deadline):
             pass
@@ -109,7 +109,7 @@ class Terminal:
         """Wait until the program's main thread sleeps.
 
         A Ctrl-C in the instant between readline's prompt and its wait for a key is noticed at the next key only;
-        no person is that quick, a test is.
+        a test is quick enough for that, a person is not.
         """
         deadline = time.monotonic() + (timeout or self._timeout)
         stat = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/stat")
@@ -117,14 +117,14 @@ class Terminal:
             assert time.monotonic() < deadline, "the program does not rest"
 
     def _read(self, deadline):
-        """Wait for more; False at the end of the program or of the time."""
+        """Wait for more output; return False if the program has ended or the deadline has passed."""
         with suppress(InterruptedError):
             ready, _, _ = select.select([self._master], [], [], max(deadline - time.monotonic(), 0))
             if not ready:
                 return False
         try:
             data = os.read(self._master, 65536)
-        except OSError as error:  # Linux says so when the last program has left the terminal
+        except OSError as error:  # Linux raises EIO when the last program has left the terminal
             if error.errno != errno.EIO:
                 raise
             return False

@@ -4,7 +4,8 @@
 of a batch and read its databases. Items are read from a file, and results are written to one: JSON lines or CSV.
 
 Exit codes: 0 all runs are done; 1 an error; 2 wrong use; 3 some runs failed, were refused or cancelled; 4 the
-outcome of some runs is unknown; 5 stopped by SIGTERM before all runs had ended; 130 Ctrl-C.
+outcome of some runs is unknown; 5 stopped by SIGTERM before all runs had ended; 130 Ctrl-C, or the
+terminal was closed.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from toolwire.cli.shared.app import make_app
 from toolwire.cli.shared.failures import shown_warnings
 from toolwire.cli.shared.printing import INTERRUPTED, note, one_line, out, show, show_json
 from toolwire.cli.shared.target_options import JsonOption
-from toolwire.errors import UsageError
+from toolwire.errors import ClaudeSDKError, UsageError
 
 if TYPE_CHECKING:
     from toolwire.batch import Batch, OpenBatch, Progress
@@ -40,7 +41,6 @@ _FEW: Final = 20
 AtOption = Annotated[
     str | None,
     typer.Option(
-        "--at",
         metavar="PLACE",
         help="Where the batch is stored: postgresql://... or a folder. "
         "Default: $TOOLWIRE_BATCHES, or a folder in your state folder.",
@@ -53,11 +53,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of t
 MetricsOption = Annotated[
     int | None,
     typer.Option(
-        "--metrics",
-        metavar="PORT",
-        min=1,
-        max=65535,
-        help="Serve Prometheus metrics on this port of 127.0.0.1.",
+        metavar="PORT", min=1, max=65535, help="Serve Prometheus metrics on this port of 127.0.0.1."
     ),
 ]
 
@@ -75,14 +71,12 @@ def run(  # noqa: PLR0917 - typer takes them by position
     key: Annotated[
         str | None,
         typer.Option(
-            "--key",
             metavar="FIELD",
             help="The field that is the key of an item. Default: key, then id, then a hash of the item.",
         ),
     ] = None,
     work: Annotated[
-        bool,
-        typer.Option("--work/--no-work", help="Carry out runs in this process too, or only in workers."),
+        bool, typer.Option("--work/--no-work", help="Carry out runs in this process too, or only in workers.")
     ] = True,
     metrics: MetricsOption = None,
     json: JsonOption = False,
@@ -191,15 +185,12 @@ def retry(
     state: Annotated[
         list[str] | None,
         typer.Option(
-            "--state",
             metavar="STATE",
             help="Runs in this state: failed, refused, cancelled, unknown or done. Repeatable. "
             "Default: the first three.",
         ),
     ] = None,
-    key: Annotated[
-        list[str] | None, typer.Option("--key", metavar="KEY", help="Only this run. Repeatable.")
-    ] = None,
+    key: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Only this run. Repeatable.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Queue ended runs again. A worker, or `run`, carries them out."""
@@ -224,7 +215,7 @@ def reconcile(  # noqa: PLR0917 - as above
     ] = None,
     at: AtOption = None,
     cost: Annotated[
-        str | None, typer.Option("--cost", metavar="DOLLARS", help="The cost of the run; 0 for nothing.")
+        str | None, typer.Option(metavar="DOLLARS", help="The cost of the run; 0 for nothing.")
     ] = None,
     reserved: Annotated[
         bool,
@@ -274,21 +265,48 @@ def export(
 
     async def write(opened: "OpenBatch[Any]") -> int:
         count = 0
-        with contextlib.nullcontext(sys.stdout) if str(file) == "-" else _create(file) as target:
-            rows = csv.DictWriter(target, _COLUMNS) if table else None
-            if rows is not None:
-                rows.writeheader()
+        with contextlib.ExitStack() as stack:
+            with _report_failed_writes(file):
+                target = sys.stdout if str(file) == "-" else _create(file)
+                if target is not sys.stdout:
+                    stack.callback(_close, target)
+                rows = csv.DictWriter(target, _COLUMNS) if table else None
+                if rows is not None:
+                    rows.writeheader()
             async for done in opened.ended():
                 values = to_dict(done)
                 count += 1
-                if rows is None:
-                    target.write(_to_line(values, target.encoding) + "\n")
-                else:
-                    cells = {name: values[name] for name in _COLUMNS}
-                    rows.writerow({**cells, "output": jsons.dumps(values["output"], ensure_ascii=False)})
+                with _report_failed_writes(file):
+                    if rows is None:
+                        target.write(_to_line(values, target.encoding) + "\n")
+                    else:
+                        cells = {name: values[name] for name in _COLUMNS}
+                        rows.writerow({**cells, "output": jsons.dumps(values["output"], ensure_ascii=False)})
+            with _report_failed_writes(file):
+                target.flush()
         return count
 
     note(f"{_run_on_batch(name, at, write)} runs written")
+
+
+def _close(target: TextIO) -> None:
+    with contextlib.suppress(OSError):  # a failure to write was reported by `flush`
+        target.close()
+
+
+@contextlib.contextmanager
+def _report_failed_writes(file: Path) -> Iterator[None]:
+    """Raise failures to write the results as errors that name the file, unless it is stdout."""
+    try:
+        yield
+    except OSError as error:
+        if str(file) == "-":
+            raise
+        text = f"{file}: the results cannot be written: {error.strerror or error}"
+        wrong = isinstance(
+            error, FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError
+        )
+        raise (UsageError if wrong else ClaudeSDKError)(text) from error
 
 
 def _create(file: Path) -> TextIO:
@@ -367,7 +385,7 @@ def _run_on_batch(
 
 
 def _run(work: Callable[[asyncio.Event], Coroutine[Any, Any, Any]]) -> Any:
-    """Run on asyncio, with the warnings of the log on stderr. SIGTERM sets the event, Ctrl-C cancels."""
+    """Run on asyncio, with the warnings of the log on stderr. SIGTERM sets the event, Ctrl-C and SIGHUP cancel."""
 
     async def inside() -> Any:
         stop = asyncio.Event()
@@ -376,6 +394,9 @@ def _run(work: Callable[[asyncio.Event], Coroutine[Any, Any, Any]]) -> Any:
         handlers: dict[int, Callable[[], object]] = {signal.SIGTERM: stop.set}
         if task is not None:
             handlers[signal.SIGINT] = task.cancel
+            # The terminal was closed. Ignored, as with nohup, it stays ignored.
+            if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+                handlers[signal.SIGHUP] = task.cancel
         with contextlib.suppress(NotImplementedError):  # Windows
             for number, handler in handlers.items():
                 loop.add_signal_handler(number, handler)

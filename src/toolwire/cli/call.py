@@ -11,67 +11,56 @@ import mimetypes
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
+import anyio
 import typer
 
 from toolwire._support.words import closest, plain
+from toolwire.cli.shared.arguments import parse_arguments
 from toolwire.cli.shared.failures import DebugOption, shown_failures
 from toolwire.cli.shared.printing import FAILURE, note, one_line, show_json, size, to_json
 from toolwire.cli.shared.target_options import (
-    AllowHttpOption,
-    AllowNetworkOption,
-    AllowServersOption,
-    BaseUrlOption,
-    CredentialsOption,
-    ExternalFilesOption,
     HeaderOption,
     JsonOption,
+    OpenAPIOptions,
     TargetArgument,
     connect,
-    openapi_options,
     resolve_target,
     run,
 )
+from toolwire.cli.tools import describe_parameters
 from toolwire.errors import ClaudeSDKError, UsageError
 from toolwire.tools.names import wire_name
+from toolwire.tools.schema.arguments import REQUIRED, DefinitionError, InvalidArguments
 
 if TYPE_CHECKING:
     from toolwire.cli.shared.target import Target
-    from toolwire.mcp.direct_client import CallResult
+    from toolwire.mcp.direct_client import CallResult, Notified
     from toolwire.tools.elicitation import ElicitationRequest, ElicitationResult
 
 
-def call(  # noqa: PLR0917 - typer calls it by name
+def call(
+    *,
     target: TargetArgument,
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The name of the tool.", show_default=False)],
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The name of the tool.")],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="NAME=VALUE",
             help="name=value, name=@file or name:=JSON; or one JSON object; or - to read one from stdin.",
-            show_default=False,
         ),
     ] = None,
     json: JsonOption = False,
     timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Fail if the tool takes longer."),
+        float | None, typer.Option(min=0.001, metavar="SECONDS", help="Fail if the tool takes longer.")
     ] = None,
     save: Annotated[
         Path | None,
-        typer.Option(
-            "--save", metavar="DIR", help="Write images, audio and files into this folder.", file_okay=False
-        ),
+        typer.Option(metavar="DIR", help="Write images, audio and files into this folder.", file_okay=False),
     ] = None,
     header: HeaderOption = None,
-    base_url: BaseUrlOption = None,
-    allow_servers: AllowServersOption = False,
-    credentials: CredentialsOption = None,
-    external_files: ExternalFilesOption = False,
-    allow_network: AllowNetworkOption = None,
-    allow_http: AllowHttpOption = False,
+    openapi: OpenAPIOptions,
     debug: DebugOption = False,
 ) -> None:
     """Call a tool and print its result. Arguments are converted to the types in the tool's schema.
@@ -88,10 +77,7 @@ def call(  # noqa: PLR0917 - typer calls it by name
 
       toolwire call openapi:petstore.yaml getPetById petId=7 --base-url https://example.com/v1    # needs a server
     """
-    document = openapi_options(
-        base_url, allow_servers, credentials, external_files, allow_network, allow_http
-    )
-    where = resolve_target(target, header, openapi=document)
+    where = resolve_target(target, header, openapi=vars(openapi))
     places: list[str] = []
     with shown_failures(places.append, debug=debug):
         result = run(_call, where, tool, arguments or [], timeout)
@@ -103,10 +89,6 @@ def call(  # noqa: PLR0917 - typer calls it by name
 
 
 async def _call(target: "Target", name: str, words: list[str], timeout: float | None) -> "CallResult":  # noqa: ASYNC109 - an option of the command
-    import anyio  # noqa: PLC0415 - heavy, as are the next ones
-
-    from toolwire.cli.shared.arguments import parse_arguments  # noqa: PLC0415
-
     with Progress(name) as progress:
         ask = elicitation_callback(progress)
         async with connect(target, on_notification=progress.show, on_elicitation=ask) as client:
@@ -137,8 +119,7 @@ def _find_tool(tools: list[Any], name: str, where: str) -> Any:
 
 def _check(name: str, values: dict[str, Any], schema: dict[str, Any]) -> None:
     """Raise `UsageError` if the arguments do not fit the tool's schema."""
-    from toolwire.tools.schema.arguments import REQUIRED, DefinitionError, InvalidArguments  # noqa: PLC0415 - heavy
-    from toolwire.tools.schema.json_schema import compile_schema  # noqa: PLC0415
+    from toolwire.tools.schema.json_schema import compile_schema  # noqa: PLC0415 - heavy
 
     try:
         compile_schema(schema).validate(values)
@@ -157,8 +138,6 @@ def _check(name: str, values: dict[str, Any], schema: dict[str, Any]) -> None:
 
 def _show_parameters(schema: dict[str, Any]) -> str:
     """Return a line with the parameters of a tool, for the end of an error."""
-    from toolwire.cli.tools import describe_parameters  # noqa: PLC0415 - only errors need it
-
     shown = one_line(describe_parameters(schema))
     return f"\nIt takes: {shown}" if shown else ""
 
@@ -174,16 +153,15 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.hide()
 
-    def show(self, method: str, params: dict[str, Any]) -> None:
+    def show(self, notified: "Notified") -> None:
         """Show a notification of the server."""
-        if method == "notifications/progress" and sys.stderr.isatty():
+        params = notified.params
+        if notified.method == "notifications/progress" and sys.stderr.isatty():
             self._move(params)
-        elif method == "notifications/message":
+        elif notified.method == "notifications/message":
             data = params.get("data")
             text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
             source = f" {params['logger']}" if params.get("logger") else ""
@@ -228,8 +206,7 @@ def elicitation_callback(
     """Return a callback that asks the user on the terminal, in a thread, with the progress bar hidden."""
 
     async def ask(request: "ElicitationRequest") -> "ElicitationResult":
-        import anyio.to_thread  # noqa: PLC0415 - heavy, as are the next ones, and few tools ask
-        from rich.console import Console  # noqa: PLC0415
+        from rich.console import Console  # noqa: PLC0415 - heavy, as is the next one, and few tools ask
 
         from toolwire.cli.shared.terminal_dialogs import Asker  # noqa: PLC0415
 

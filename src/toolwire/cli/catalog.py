@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolwire.catalog.check import Checked
     from toolwire.catalog.http.requests import OutgoingRequest
     from toolwire.catalog.ledger.opening import Address
-    from toolwire.catalog.ledger.sql_ledger import SqlLedger
+    from toolwire.catalog.ledger.sql_ledger import Ledger
     from toolwire.catalog.ledger.types import Row
     from toolwire.catalog.profile.model import Profile
     from toolwire.catalog.secrets import Credentials
@@ -47,21 +47,17 @@ class By(StrEnum):
 def spend(  # noqa: PLR0917 - typer takes them by position
     ledger: LedgerOption = None,
     by: Annotated[
-        By | None, typer.Option("--by", help="Group the sums by this. Default: by day, then by tool.")
+        By | None, typer.Option(help="Group the sums by this. Default: by day, then by tool.")
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since", metavar="WHEN", help="12h, 7d, 4w (today included), or 2026-11-01. Days are in UTC."
-        ),
+        typer.Option(metavar="WHEN", help="12h, 7d, 4w (today included), or 2026-11-01. Days are in UTC."),
     ] = None,
     per_day: Annotated[
-        str | None,
-        typer.Option("--per-day", metavar="DOLLARS", help="Show what is left of this budget today."),
+        str | None, typer.Option(metavar="DOLLARS", help="Show what is left of this budget today.")
     ] = None,
     total: Annotated[
-        str | None,
-        typer.Option("--total", metavar="DOLLARS", help="Show what is left of this budget in total."),
+        str | None, typer.Option(metavar="DOLLARS", help="Show what is left of this budget in total.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -98,19 +94,14 @@ def spend(  # noqa: PLR0917 - typer takes them by position
 
 def reconcile(  # noqa: PLR0917
     call: Annotated[
-        str | None,
-        typer.Argument(metavar="ID", help="The call, or the first characters of its id.", show_default=False),
+        str | None, typer.Argument(metavar="ID", help="The call, or the first characters of its id.")
     ] = None,
     ledger: LedgerOption = None,
     charged: Annotated[
-        bool | None,
-        typer.Option(
-            "--charged/--not-charged", help="The outcome, as the seller reports it.", show_default=False
-        ),
+        bool | None, typer.Option("--charged/--not-charged", help="The outcome, as the seller reports it.")
     ] = None,
     amount: Annotated[
-        str | None,
-        typer.Option("--amount", metavar="DOLLARS", help="The cost. Default: the reserved amount."),
+        str | None, typer.Option(metavar="DOLLARS", help="The cost. Default: the reserved amount.")
     ] = None,
     all_not_charged: Annotated[
         bool, typer.Option("--all-not-charged", help="Release the money reserved for all unknown calls.")
@@ -153,20 +144,14 @@ def reconcile(  # noqa: PLR0917
 
 
 def accept(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="TOOL|ENTRY", help="The tool, or the id of its entry.", show_default=False),
-    ],
+    name: Annotated[str, typer.Argument(metavar="TOOL|ENTRY", help="The tool, or the id of its entry.")],
     price: Annotated[
         str | None,
-        typer.Option(
-            "--price", metavar="DOLLARS", help="The highest price to pay. Default: the current price."
-        ),
+        typer.Option(metavar="DOLLARS", help="The highest price to pay. Default: the current price."),
     ] = None,
     action: Annotated[
         str | None,
         typer.Option(
-            "--action",
             metavar="ACTION",
             help="Only the price of this action, if actions have their own. Default: all raised or unknown prices.",
         ),
@@ -206,7 +191,7 @@ def accept(
         typer.echo(one_line(line))
 
 
-def _find_entry(opened: "SqlLedger", name: str) -> tuple[str, str]:
+def _find_entry(opened: "Ledger", name: str) -> tuple[str, str]:
     """Find the entry with this name, and its tool. Of several, choose the one that waits to be accepted."""
     found, waiting = opened.find(name), _find_waiting(opened)
     if not found:
@@ -220,7 +205,7 @@ def _find_entry(opened: "SqlLedger", name: str) -> tuple[str, str]:
 
 
 def _new_prices(
-    opened: "SqlLedger", entry: str, wanted: int | None, action: str | None
+    opened: "Ledger", entry: str, wanted: int | None, action: str | None
 ) -> dict[str, tuple[int | None, int]]:
     """Return the prices of an entry to change, by action: each with the price accepted before, and the new one."""
     known = {each.variant: each for each in opened.prices() if each.entry_id == entry}
@@ -240,7 +225,7 @@ def _new_prices(
     return {each: (known[each].price if each in known else None, wanted) for each in sorted(chosen)}
 
 
-def _find_waiting(opened: "SqlLedger") -> dict[str, str]:
+def _find_waiting(opened: "Ledger") -> dict[str, str]:
     """Find the entries with something to accept, each with the name of its tool."""
     raised = [each for each in opened.prices() if each.offered > each.price]
     waiting = [
@@ -255,7 +240,7 @@ def _ledger_address(given: str | None) -> "Address":
     return default_address() if given is None else default_address({LEDGER: given})
 
 
-def _open_ledger(given: str | None) -> "SqlLedger | None":
+def _open_ledger(given: str | None) -> "Ledger | None":
     """Open the ledger, without creating it. Returns None if the default one does not exist yet."""
     from toolwire.catalog.ledger.opening import is_url, open_ledger  # noqa: PLC0415
 
@@ -290,7 +275,7 @@ def _check_options(call: str | None, charged: bool | None, cost: int | None, eve
         raise UsageError("--amount only applies with --charged")
 
 
-def _find_call(opened: "SqlLedger", unknown: "list[Row]", start: str) -> "Row":
+def _find_call(opened: "Ledger", unknown: "list[Row]", start: str) -> "Row":
     """Find the unknown call whose id begins with `start`."""
     fitting = [row for row in unknown if row.id.startswith(start)]
     if len(fitting) == 1:
@@ -309,12 +294,7 @@ def check(
     ],
     credentials: Annotated[
         Path | None,
-        typer.Option(
-            "--credentials",
-            metavar="FILE",
-            help="The credentials file. Default: $TOOLWIRE_CREDENTIALS.",
-            show_default=False,
-        ),
+        typer.Option(metavar="FILE", help="The credentials file. Default: $TOOLWIRE_CREDENTIALS."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

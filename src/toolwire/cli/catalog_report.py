@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from toolwire._support.words import count
+from toolwire.catalog.ledger.sql_ledger import Ledger
 from toolwire.catalog.ledger.types import (
     Grouping,
-    Ledger,
     Price,
     Row,
     Stop,

@@ -7,19 +7,13 @@ import typer
 from toolwire._support.words import count
 from toolwire.cli.shared.printing import markup, one_line, out, show_json
 from toolwire.cli.shared.target_options import (
-    AllowHttpOption,
-    AllowNetworkOption,
-    AllowServersOption,
-    BaseUrlOption,
-    CredentialsOption,
     ExcludeOption,
-    ExternalFilesOption,
     HeaderOption,
     IncludeOption,
     JsonOption,
+    OpenAPIOptions,
     TargetArgument,
     list_tools,
-    openapi_options,
     resolve_target,
     run,
 )
@@ -27,7 +21,8 @@ from toolwire.cli.shared.target_options import (
 _COLOURS = {"error": "red", "warning": "yellow", "hint": "dim"}
 
 
-def check(  # noqa: PLR0917 - typer takes them by position
+def check(
+    *,
     target: TargetArgument,
     json: JsonOption = False,
     strict: Annotated[
@@ -36,12 +31,7 @@ def check(  # noqa: PLR0917 - typer takes them by position
     header: HeaderOption = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
-    base_url: BaseUrlOption = None,
-    allow_servers: AllowServersOption = False,
-    credentials: CredentialsOption = None,
-    external_files: ExternalFilesOption = False,
-    allow_network: AllowNetworkOption = None,
-    allow_http: AllowHttpOption = False,
+    openapi: OpenAPIOptions,
 ) -> None:
     """Report what Claude would have trouble with: names, descriptions, schemas, sizes. Calls no tool.
 
@@ -57,10 +47,7 @@ def check(  # noqa: PLR0917 - typer takes them by position
     """
     from toolwire.tools.lint import find_problems  # noqa: PLC0415 - heavy
 
-    document = openapi_options(
-        base_url, allow_servers, credentials, external_files, allow_network, allow_http
-    )
-    where = resolve_target(target, header, include, exclude, document)
+    where = resolve_target(target, header, include, exclude, vars(openapi))
     tools = run(list_tools, where)
     found = find_problems(tools, where.name)
     if hasattr(where.server, "find_problems"):

@@ -9,6 +9,7 @@ import sys
 from codecs import BOM_UTF8
 from contextlib import redirect_stdout
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from stat import S_IMODE
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -18,9 +19,8 @@ import typer
 from toolwire._support.files import replace_file
 from toolwire.cli import config_clients as _clients
 from toolwire.cli.config_clients import Client, Document, Entry
-from toolwire.cli.shared.printing import fail
 from toolwire.cli.shared.target_options import CATALOG, OPENAPI
-from toolwire.errors import UsageError
+from toolwire.errors import ClaudeSDKError, UsageError
 
 if TYPE_CHECKING:
     from toolwire.catalog.profile.model import Profile
@@ -49,7 +49,6 @@ def config(
         typer.Argument(
             metavar="TARGET",
             help="app.py, app.py:name, package.module:name, a URL, catalog:PROFILE or openapi:DOCUMENT.",
-            show_default=False,
         ),
     ] = None,
     *,
@@ -84,7 +83,7 @@ def config(
         typer.Option(metavar="K=V", help="An environment variable for the server. Repeatable."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace another server of the same name.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as a JSON object.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome as a JSON object.")] = False,
 ) -> None:
     """Print or install the configuration of a server for Claude Desktop, Claude Code, Cursor or VS Code.
 
@@ -110,7 +109,8 @@ def config(
         )
     chosen = _clients.CLIENTS[client]
     where = _find_file(chosen, scope, path)
-    found = find_server(target, name, needed=http is None and not remove)
+    by_name = name is not None and (http is not None or remove)  # then no target is needed
+    found = None if by_name else find_server(target)
     entry_name = _choose_name(found, name)
     if remove:
         done = _remove(chosen, entry_name, where)
@@ -124,14 +124,28 @@ def config(
             variables.update(_parse_variables(env or []))
             entry = _clients.stdio_entry(chosen, entry_name, python, args, variables, secret_variables(found))
         done = _install(chosen, entry, where, force=force) if install else _show(chosen, entry, where)
-    _print(done, as_json=as_json)
+    if json:
+        file = where and str(where)
+        facts = {
+            "client": chosen.title,
+            "name": entry_name,
+            "file": file,
+            "action": done.action,
+            **done.facts,
+        }
+        _print(facts)
+        return
+    _print(done.data)
+    for line in done.words:
+        typer.echo(line, err=True)
 
 
 class Done(NamedTuple):
-    """The outcome: `data` for stdout, `words` for stderr, `facts` for --json."""
+    """The outcome: `data` for stdout, `words` for stderr, `action` and `facts` for --json."""
 
     data: str | Document
     words: list[str]
+    action: str
     facts: dict[str, Any]
 
 
@@ -142,14 +156,11 @@ def _find_file(client: Client, scope: Scopes | None, path: Path | None) -> Path 
         if path.is_dir():
             raise UsageError(f"--path {path} is a folder: name the file in it")
         return Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - a link is followed when written
-    which: _clients.Scope = "user" if scope is Scopes.USER else "project"
-    return _clients.place(client, which)
+    return _clients.place(client, "user" if scope is Scopes.USER else "project")
 
 
-def find_server(target: str | None, name: str | None, *, needed: bool) -> "Target | None":
-    """Find the server, so that a wrong target is reported. Returns None if `name` is enough."""
-    if not needed and name is not None:
-        return None
+def find_server(target: str | None) -> "Target":
+    """Find the server, so that a wrong target is reported."""
     if target is None:
         raise UsageError(
             "no target given: name one, such as shop.py:server (with --http or --remove, --name is enough)"
@@ -234,8 +245,6 @@ def _start_command(found: "Target") -> tuple[list[str], dict[str, str]]:
 
 def _import_root(module: str) -> str | None:
     """Return the folder to put on PYTHONPATH for a module; None if it is installed."""
-    from importlib.util import find_spec  # noqa: PLC0415 - few targets are modules
-
     try:
         spec = find_spec(module.partition(".")[0])
     except ValueError:  # a module without a spec
@@ -256,26 +265,20 @@ def _parse_variables(given: list[str]) -> dict[str, str]:
     return dict(each.split("=", 1) for each in given)
 
 
-def _facts(client: Client, name: str, where: Path | None, action: str, **more: Any) -> dict[str, Any]:
-    return {"client": client.title, "name": name, "file": where and str(where), "action": action, **more}
-
-
 def _show(client: Client, entry: Entry, where: Path | None) -> Done:
     if where is None:
         return _own_command(client, entry)
     document = _clients.snippet(client, entry)
     hint = f"Add this to {where}, or run the same command with --install."
-    facts = _facts(client, entry.name, where, "shown", entry=document, notes=entry.notes)
-    return Done(document, [hint, *entry.notes], facts)
+    return Done(document, [hint, *entry.notes], "shown", {"entry": document, "notes": entry.notes})
 
 
 def _own_command(client: Client, entry: Entry) -> Done:
     """Return the client's own command that adds a server, for files that only the client should write."""
     command = _clients.user_command(client, entry)
     hint = f"Not installed yet: {client.title} itself must add a server for the user. Run this command."
-    more = {"entry": _clients.snippet(client, entry), "command": command, "notes": entry.notes}
-    line = _clients.quote_command(command, sys.platform)
-    return Done(line, [hint, *entry.notes], _facts(client, entry.name, None, "command", **more))
+    facts = {"entry": _clients.snippet(client, entry), "command": command, "notes": entry.notes}
+    return Done(_clients.quote_command(command, sys.platform), [hint, *entry.notes], "command", facts)
 
 
 def _install(client: Client, entry: Entry, where: Path | None, *, force: bool) -> Done:
@@ -283,27 +286,26 @@ def _install(client: Client, entry: Entry, where: Path | None, *, force: bool) -
         return _own_command(client, entry)
     document, mark = _read(where)
     merged = _clients.merge(document, client, entry, str(where), force=force)
-    more = {"entry": _clients.snippet(client, entry), "notes": entry.notes}
+    facts = {"entry": _clients.snippet(client, entry), "notes": entry.notes}
     if merged == document:
         words = [f"{entry.name} is already in {where}; nothing was changed.", *entry.notes]
-        return Done("", words, _facts(client, entry.name, where, "unchanged", **more))
+        return Done("", words, "unchanged", facts)
     backup = _save(where, merged, mark, fresh=0o600 if client.token is None else 0o666)  # it may hold a token
     words = [f"{entry.name} is now in {where}{_mention(backup)}.", client.after, *entry.notes]
-    return Done("", words, _facts(client, entry.name, where, "installed", backup=backup, **more))
+    return Done("", words, "installed", {"backup": backup, **facts})
 
 
 def _remove(client: Client, name: str, where: Path | None) -> Done:
     if where is None:
         command = _clients.user_removal(client, name)
         hint = f"Not removed yet: {client.title} itself must remove a server of the user. Run this command."
-        facts = _facts(client, name, None, "command", command=command)
-        return Done(_clients.quote_command(command, sys.platform), [hint], facts)
+        return Done(_clients.quote_command(command, sys.platform), [hint], "command", {"command": command})
     if not where.exists():
         raise UsageError(f"{where} does not exist, so there is nothing to remove")
     document, mark = _read(where)
     backup = _save(where, _clients.remove(document, client, name, str(where)), mark)
     words = [f"{name} is no longer in {where}{_mention(backup)}."]
-    return Done("", words, _facts(client, name, where, "removed", backup=backup))
+    return Done("", words, "removed", {"backup": backup})
 
 
 def _read(where: Path) -> tuple[Document, bool]:
@@ -316,7 +318,7 @@ def _read(where: Path) -> tuple[Document, bool]:
     except UnicodeDecodeError as error:
         raise UsageError(f"{where} is not UTF-8 text (byte {error.start}). Nothing was changed") from None
     except OSError as error:
-        fail(f"cannot read {where}: {error.strerror}")
+        raise ClaudeSDKError(f"cannot read {where}: {error.strerror}") from error
 
 
 def _save(where: Path, document: Document, mark: bool, fresh: int = 0o666) -> str | None:
@@ -333,7 +335,8 @@ def _save(where: Path, document: Document, mark: bool, fresh: int = 0o666) -> st
         replace_file(backup, [real.read_bytes()], mode=mode)
         replace_file(real, [text], mode=mode)
     except OSError as error:
-        fail(f"cannot write {error.filename or where}: {error.strerror}. {where} is unchanged")
+        reason = f"cannot write {error.filename or where}: {error.strerror}. {where} is unchanged"
+        raise ClaudeSDKError(reason) from error
     return str(backup)
 
 
@@ -341,12 +344,7 @@ def _mention(backup: str | None) -> str:
     return f" (backup: {backup})" if backup else ""
 
 
-def _print(done: Done, *, as_json: bool) -> None:
+def _print(data: str | Document) -> None:
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    data = done.facts if as_json else done.data
     if data:
         typer.echo(data if isinstance(data, str) else _clients.to_text(data, ascii_only=plain))
-    if as_json:
-        return
-    for line in done.words:
-        typer.echo(line, err=True)

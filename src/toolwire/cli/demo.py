@@ -4,6 +4,7 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import anyio
 import typer
 
 import toolwire
@@ -48,8 +49,7 @@ def demo(
     """
     if live and scripted:
         raise typer.BadParameter("--live and --scripted exclude each other")
-    import anyio  # noqa: PLC0415 - heavy, as are the next ones
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415 - heavy
 
     console = Console(highlight=False)
     anyio.run(converse, console, "live" if live else "scripted" if scripted else choose_peer())

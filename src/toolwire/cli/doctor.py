@@ -10,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 import typer
 
 from toolwire.cli.shared.printing import markup, show, show_json
 from toolwire.cli.shared.target_options import JsonOption
+from toolwire.errors import CLIConnectionError
 from toolwire.mcp.versions import NEXT, SERVING, SERVING_HTTP, can_use
 
 Level = Literal["ok", "note", "problem"]
@@ -119,7 +121,6 @@ def _installed_version(name: str) -> str | None:
 
 def _check_cli(env: Mapping[str, str]) -> list[Found]:
     from toolwire._transport.find_cli import find_cli  # noqa: PLC0415
-    from toolwire.errors import CLIConnectionError  # noqa: PLC0415
 
     try:
         path = find_cli(env=env)
@@ -158,18 +159,7 @@ def _cli_version(path: str) -> tuple[str | None, str]:
 
     with ClaudeEnvironment("http://127.0.0.1:9") as clean:  # a port without a server
         try:
-            done = subprocess.run(  # noqa: S603 - the CLI that a run would start
-                [path, "--version"],
-                env=clean.env,
-                cwd=clean.cwd,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=_VERSION_TIMEOUT,
-                check=False,
-            )
+            done = _ask_version(path, clean.env, clean.cwd)
         except subprocess.TimeoutExpired:
             return None, f"did not print its version within {_VERSION_TIMEOUT:g} seconds"
         except OSError as error:
@@ -178,6 +168,23 @@ def _cli_version(path: str) -> tuple[str | None, str]:
     if done.returncode or not words:
         return None, f"failed when asked for its version (exit code {done.returncode})"
     return words[0], ""
+
+
+def _ask_version(
+    path: str, env: Mapping[str, str], cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - the CLI that a run would start, or Node: only for its version
+        [path, "--version"],
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=_VERSION_TIMEOUT,
+        check=False,
+    )
 
 
 def _compare_version(version: str) -> Iterator[Found]:
@@ -196,15 +203,7 @@ def _check_node() -> Found:
     if path is None:
         return Found("Node", "ok", "not found, and not needed: the native CLI runs without it")
     try:
-        environment = {"PATH": os.environ.get("PATH", os.defpath)}
-        done = subprocess.run(  # noqa: S603 - only for its version
-            [path, "--version"],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=_VERSION_TIMEOUT,
-            check=False,
-        )
+        done = _ask_version(path, {"PATH": os.environ.get("PATH", os.defpath)})
         version = done.stdout.strip() or "(unknown version)"
     except (OSError, subprocess.SubprocessError):
         version = "(does not start)"

@@ -22,6 +22,7 @@ from toolwire.cli.config import find_server, secret_variables
 from toolwire.cli.config_clients import legal_name
 from toolwire.cli.shared.printing import fail, size, to_json
 from toolwire.cli.shared.target_options import OPENAPI, BaseUrlOption, TargetArgument, list_tools, run
+from toolwire.cli.shared.user_module import files_of
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,8 +98,7 @@ def pack(  # noqa: PLR0917 - typer takes them by position
 
       toolwire pack openapi:petstore.yaml --base-url https://petstore.example.com/v1
     """
-    found = find_server(target, None, needed=True)
-    assert found is not None  # noqa: S101 - it is needed
+    found = find_server(target)
     called = _choose_name(name or found.name)
     place = (out or Path(f"{called}.mcpb")).absolute()
     if place.exists() and not force:
@@ -153,8 +153,6 @@ def _make_bundle(found: "Target", extra: list[Path]) -> _Bundle:
 
 
 def _bundle_file(found: "Target", extra: list[Path]) -> _Bundle:
-    from toolwire.cli.shared.user_module import files_of  # noqa: PLC0415 - loads importlib's machinery
-
     assert found.path is not None  # noqa: S101 - the caller has checked it
     root = found.path.parent
     used = [each for each in files_of(found.modules) if each.is_relative_to(root)]

@@ -9,35 +9,25 @@ import importlib.util
 import sys
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
+import anyio.lowlevel
 import typer
 
-from toolwire.cli.shared.agent_options import (
-    AllowOption,
-    BuiltinOption,
-    CwdOption,
-    ModelOption,
-    ScriptOption,
-    SettingsOption,
-    SystemOption,
-    YesOption,
-    agent_options,
-    name_targets,
-)
+from toolwire.cli.shared.agent_options import AgentOptions, CwdOption, name_targets
 from toolwire.cli.shared.failures import DebugOption, shown_failures
 from toolwire.cli.shared.printing import FAILURE, INTERRUPTED
 from toolwire.cli.shared.target_options import (
     OPENAPI,
     AllowServersOption,
     BaseUrlOption,
-    openapi_options,
+    OpenAPIOptions,
     resolve_target,
 )
 from toolwire.errors import CanUseToolShadowedWarning, ResultError, UsageError
@@ -73,13 +63,7 @@ def run(
     scripted: Annotated[
         bool, typer.Option("--scripted", help="Use a scripted model: no key, no network.")
     ] = False,
-    script: ScriptOption = None,
-    model: ModelOption = None,
-    system: SystemOption = None,
-    allow: AllowOption = None,
-    yes: YesOption = False,
-    builtin: BuiltinOption = False,
-    settings: SettingsOption = False,
+    agent: AgentOptions,
     max_turns: Annotated[int | None, typer.Option(min=1, help="Stop after this many turns.")] = None,
     max_budget: Annotated[float | None, typer.Option(metavar="USD", min=0, help="Stop at this cost.")] = None,
     record: Annotated[
@@ -106,56 +90,64 @@ def run(
 
       echo "What is 15 + 27?" | toolwire run -t app.py --yes    # needs an account
     """
-    if live and (scripted or script):
+    is_scripted = scripted or agent.script is not None
+    if live and is_scripted:
         raise typer.BadParameter(f"--live and {'--scripted' if scripted else '--script'} exclude each other")
     from toolwire.cli.run_scripted import choose_peer, load_script  # noqa: PLC0415
 
+    with _redirect_stdout(json) as file:
+        servers = _resolve_servers(tools, vars(OpenAPIOptions(base_url, allow_servers)))
+        given = {
+            "mcp_servers": servers,
+            **agent.for_servers(servers, cwd),
+            "max_turns": max_turns,
+            "max_budget_usd": max_budget,
+            "include_partial_messages": not json,
+            "include_all_messages": True,
+        }
+        if record is not None and not record.absolute().parent.is_dir():
+            raise UsageError(f"--record: the folder {record.absolute().parent} does not exist.")
+        steps = None if agent.script is None else load_script(agent.script)
+        text = _read_prompt(prompt)
+        hint = "" if is_scripted else _NO_KEY
+        terminal = Terminal(file if json else None, quiet=quiet, thinking=thinking, hint=hint)
+
+        @asynccontextmanager
+        async def session() -> AsyncIterator["ClaudeSDKClient"]:
+            from toolwire import ClaudeAgentOptions, ClaudeSDKClient  # noqa: PLC0415
+
+            async with AsyncExitStack() as stack:
+                peer, description = await choose_peer(
+                    stack, servers, scripted=is_scripted, script=steps, record=record
+                )
+                terminal.note(description)
+                callbacks = {"can_use_tool": terminal.permission, "on_elicitation": terminal.elicitation}
+                client = ClaudeSDKClient(ClaudeAgentOptions(**{**peer, **given, **callbacks}))
+                stack.push_async_callback(client.disconnect)
+                yield client
+
+        with shown_failures(terminal.tool_failed, debug=debug):
+            code = terminal.run(session, servers, text)
+        if code:
+            raise typer.Exit(code)
+
+
+@contextmanager
+def _redirect_stdout(wanted: bool) -> Iterator[IO[str]]:
+    """Redirect stdout to stderr, if wanted, and return stdout: tools may print until the process ends.
+
+    Only an error gets it back, to be printed.
+    """
     file = sys.stdout
-    if json:
-        sys.stdout = sys.stderr  # tools may print, and stdout is for JSON only
-    servers = _resolve_servers(tools, openapi_options(base_url, allow_servers))
-    given = {
-        "mcp_servers": servers,
-        **agent_options(
-            servers,
-            allow=allow,
-            yes=yes,
-            builtin=builtin,
-            settings=settings,
-            model=model,
-            system=system,
-            cwd=cwd,
-        ),
-        "max_turns": max_turns,
-        "max_budget_usd": max_budget,
-        "include_partial_messages": not json,
-        "include_all_messages": True,
-    }
-    if record is not None and not record.absolute().parent.is_dir():
-        raise UsageError(f"--record: the folder {record.absolute().parent} does not exist.")
-    steps = None if script is None else load_script(script)
-    text = _read_prompt(prompt)
-    hint = "" if scripted or script else _NO_KEY
-    terminal = Terminal(file if json else None, quiet=quiet, thinking=thinking, hint=hint)
-
-    @asynccontextmanager
-    async def session() -> AsyncIterator["ClaudeSDKClient"]:
-        from toolwire import ClaudeAgentOptions, ClaudeSDKClient  # noqa: PLC0415
-
-        async with AsyncExitStack() as stack:
-            peer, description = await choose_peer(
-                stack, servers, scripted=bool(scripted or script), script=steps, record=record
-            )
-            terminal.note(description)
-            callbacks = {"can_use_tool": terminal.permission, "on_elicitation": terminal.elicitation}
-            client = ClaudeSDKClient(ClaudeAgentOptions(**{**peer, **given, **callbacks}))
-            stack.push_async_callback(client.disconnect)
-            yield client
-
-    with shown_failures(terminal.tool_failed, debug=debug):
-        code = terminal.run(session, servers, text)
-    if code:
-        raise typer.Exit(code)
+    if wanted:
+        sys.stdout = sys.stderr
+    try:
+        yield file
+    except typer.Exit:
+        raise
+    except BaseException:
+        sys.stdout = file
+        raise
 
 
 def _read_prompt(given: str | None) -> str | None:
@@ -252,11 +244,8 @@ class Terminal:
     async def _request(
         self, ask: Callable[[], Any], if_interrupted: Any, tool_use_id: str | None = None
     ) -> Any:
-        import anyio  # noqa: PLC0415
-        from anyio.lowlevel import checkpoint  # noqa: PLC0415
-
         while self._client.connected and self._client.unread:  # show first what led to the request
-            await checkpoint()
+            await anyio.lowlevel.checkpoint()
         request = _Request(ask, if_interrupted, anyio.Event(), tool_use_id)
         self._queue.put(request)
         try:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from toolwire._support.schema_structure import resolve
 from toolwire.cli.shared.arguments import refuse_constant
 from toolwire.errors import CLINotFoundError, UsageError
+from toolwire.sessions.entries import list_blocks
 from toolwire.testing.script import Answer, Block, Fault, Request, bare_name, call, say, turn
 from toolwire.tools.names import full_name
 
@@ -67,7 +68,7 @@ class LiteralModel:
         used = {
             block["id"]: block["name"]
             for message in request.body.get("messages") or ()
-            for block in _blocks(message)
+            for block in list_blocks(message.get("content"))
             if block.get("type") == "tool_use"
         }
         lines = []
@@ -81,17 +82,12 @@ def last_prompt(request: Request) -> str | None:
     """Return the user's last prompt; None if tool results came after it."""
     messages = [each for each in request.body.get("messages") or () if each.get("role") == "user"]
     texts: list[str] | None = []
-    for block in _blocks(messages[-1]) if messages else ():
+    for block in list_blocks(messages[-1].get("content")) if messages else ():
         if block.get("type") == "tool_result":
             texts = None
         elif block.get("type") == "text" and not str(block["text"]).lstrip().startswith(_REMINDERS):
             texts = [*(texts or ()), str(block["text"])]
     return None if texts is None else "\n".join(texts)
-
-
-def _blocks(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    content = message.get("content")
-    return content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
 
 
 def find_tool(word: str, tools: Sequence[str] | Schemas) -> str | None:

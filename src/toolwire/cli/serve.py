@@ -18,34 +18,31 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import anyio
 import typer
 
 from toolwire._support.log import RepeatLimit
+from toolwire._support.tasks import spawn
 from toolwire._support.words import count
 from toolwire._transport.lifeline import Lifeline
 from toolwire.cli.shared.printing import FAILURE
 from toolwire.cli.shared.target_options import (
     OPENAPI,
-    AllowHttpOption,
-    AllowNetworkOption,
-    AllowServersOption,
     AlwaysListOption,
-    BaseUrlOption,
     ChainOption,
-    CredentialsOption,
     ExcludeOption,
-    ExternalFilesOption,
     FindToolsOption,
     GroupOption,
     HeaderOption,
     IncludeOption,
     LedgerOption,
+    OpenAPIOptions,
     TargetArgument,
-    openapi_options,
     resolve_target,
 )
 from toolwire.errors import UsageError
@@ -68,84 +65,126 @@ _WAITING: Final = (
     "writes their entry, `toolwire call` tries a tool. Ctrl-C ends it"
 )
 _METRICS: Final = "toolwire-metrics-"
-_HTTP_ONLY = (
-    "host",
-    "port",
-    "path",
-    "token",
-    "token_file",
-    "allow_host",
-    "allow_origin",
-    "workers",
-    "stateless",
-    "max_sessions",
-    "session_timeout",
-    "max_body",
-    "max_connections",
-    "max_per_address",
-)
 
 
-def serve(  # noqa: PLR0917 - options
-    context: typer.Context,
-    target: TargetArgument,
-    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of stdio.")] = False,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. Any but loopback needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free port.")] = 8000,
-    path: Annotated[str, typer.Option(help="Path of the MCP endpoint.")] = "/mcp",
+@dataclass(frozen=True, repr=False)  # the token must not appear in any text
+class HttpOptions:
+    """Where and to whom to serve over HTTP."""
+
+    host: Annotated[str, typer.Option(help="Address to listen on. Any but loopback needs a token.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free port.")] = 8000
+    path: Annotated[str, typer.Option(help="Path of the MCP endpoint.")] = "/mcp"
     token: Annotated[
         str | None,
         typer.Option(envvar="TOOLWIRE_TOKEN", help="Bearer token that clients must send.", show_envvar=True),
-    ] = None,
+    ] = None
     token_file: Annotated[
         Path | None,
         typer.Option(help="A file that contains the token. Other users can see an option, but not the file."),
-    ] = None,
+    ] = None
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another host name that clients may use. Repeatable.")
-    ] = None,
+    ] = None
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(help="Origin of web pages that may connect, such as https://example.com. Repeatable."),
-    ] = None,
+    ] = None
     workers: Annotated[
         int, typer.Option(min=1, max=64, help="Number of processes. More than one implies --stateless.")
-    ] = 1,
+    ] = 1
     stateless: Annotated[
         bool,
         typer.Option("--stateless", help="Keep no sessions, so that any process can answer any request."),
-    ] = False,
+    ] = False
     max_sessions: Annotated[
         int,
         typer.Option(
             min=1, help="Maximum number of sessions. Beyond it, the session that is idle longest is closed."
         ),
-    ] = 1000,
+    ] = 1000
     session_timeout: Annotated[
         float, typer.Option(min=1, help="Seconds after which an idle session is closed.")
-    ] = 1800.0,
-    reload: Annotated[
-        bool, typer.Option("--reload", help="Load the file again when it changes. Clients stay connected.")
-    ] = False,
-    drain: Annotated[
-        float, typer.Option(min=0, help="Seconds to let running calls finish at shutdown.")
-    ] = 5.0,
+    ] = 1800.0
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """The limits of serving over HTTP."""
+
     max_body: Annotated[
         int, typer.Option(min=1, metavar="BYTES", help="Largest request body. A larger one gets HTTP 413.")
-    ] = 4 << 20,
+    ] = 4 << 20
     max_connections: Annotated[
         int | None,
         typer.Option(
             min=1,
             help="Maximum connections of a process. Default: 3/4 of its file descriptors, at most 10,000.",
         ),
-    ] = None,
+    ] = None
     max_per_address: Annotated[
         int | None,
         typer.Option(min=1, help="Maximum connections of one client address. Not for use behind a proxy."),
-    ] = None,
+    ] = None
+
+
+@dataclass(frozen=True)
+class CatalogOptions:
+    """The options for `catalog:` targets, by the names that they have as arguments of `Catalog`."""
+
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DOLLARS",
+            help="For catalog: targets: budget of this server and all others with its $TOOLWIRE_SESSION.",
+        ),
+    ] = None
+    budget_day: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DOLLARS", help="For catalog: targets: budget per day (UTC) of all that use the ledger."
+        ),
+    ] = None
+    budget_total: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DOLLARS", help="For catalog: targets: total budget of all that use the ledger."
+        ),
+    ] = None
+    max_in_flight: Annotated[
+        int | None,
+        typer.Option(min=1, help="For catalog: and openapi: targets: maximum concurrent calls. Default: 32."),
+    ] = None
+    refresh: Annotated[
+        float | None,
+        typer.Option(
+            min=1, help="For catalog: and openapi: targets: seconds after which the list is read again."
+        ),
+    ] = None
+    pins: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|ledger",
+            help="For catalog: targets: accepted definitions in a file or the ledger (toolwire catalog pin).",
+        ),
+    ] = None
+    ledger: LedgerOption = None
+
+
+def serve(
+    *,
+    context: typer.Context,
+    target: TargetArgument,
+    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of stdio.")] = False,
+    at: HttpOptions,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Load the file again when it changes. Clients stay connected.")
+    ] = False,
+    drain: Annotated[
+        float, typer.Option(min=0, help="Seconds to let running calls finish at shutdown.")
+    ] = 5.0,
+    limit: LimitOptions,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     group: GroupOption = None,
@@ -153,49 +192,8 @@ def serve(  # noqa: PLR0917 - options
     find_tools: FindToolsOption = False,
     always_list: AlwaysListOption = None,
     header: HeaderOption = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DOLLARS",
-            help="For catalog: targets: budget of this server and all others with its $TOOLWIRE_SESSION.",
-        ),
-    ] = None,
-    budget_day: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DOLLARS", help="For catalog: targets: budget per day (UTC) of all that use the ledger."
-        ),
-    ] = None,
-    budget_total: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DOLLARS", help="For catalog: targets: total budget of all that use the ledger."
-        ),
-    ] = None,
-    max_in_flight: Annotated[
-        int | None,
-        typer.Option(min=1, help="For catalog: and openapi: targets: maximum concurrent calls. Default: 32."),
-    ] = None,
-    refresh: Annotated[
-        float | None,
-        typer.Option(
-            min=1, help="For catalog: and openapi: targets: seconds after which the list is read again."
-        ),
-    ] = None,
-    pins: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|ledger",
-            help="For catalog: targets: accepted definitions in a file or the ledger (toolwire catalog pin).",
-        ),
-    ] = None,
-    ledger: LedgerOption = None,
-    base_url: BaseUrlOption = None,
-    allow_servers: AllowServersOption = False,
-    credentials: CredentialsOption = None,
-    external_files: ExternalFilesOption = False,
-    allow_network: AllowNetworkOption = None,
-    allow_http: AllowHttpOption = False,
+    catalog: CatalogOptions,
+    openapi: OpenAPIOptions,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print a line for each request: tool, outcome, time.")
@@ -220,7 +218,7 @@ def serve(  # noqa: PLR0917 - options
 
       toolwire serve openapi:petstore.yaml --base-url https://petstore.example.com/v1
     """
-    _check_options(context, http=http, workers=workers, quiet=quiet, verbose=verbose)
+    _check_options(context, http=http, workers=at.workers, quiet=quiet, verbose=verbose)
     check_mcp("toolwire serve", SERVING_HTTP if http else SERVING)
     from toolwire.mcp.serve.stdio import Wire, ensure_stderr  # noqa: PLC0415 - heavy
 
@@ -229,12 +227,9 @@ def serve(  # noqa: PLR0917 - options
     _log_to_stderr(quiet)
     from toolwire.mcp.serve.start import host_for  # noqa: PLC0415
 
-    of_document = openapi_options(
-        base_url, allow_servers, credentials, external_files, allow_network, allow_http
-    )
-    of_catalog: dict[str, Any] = {"max_in_flight": max_in_flight, "refresh": refresh}
+    of_document, of_catalog = dict(vars(openapi)), dict(vars(catalog))
     if target.startswith(OPENAPI):
-        of_document, of_catalog = {**of_document, **of_catalog}, {}
+        of_document.update({name: of_catalog.pop(name) for name in ("max_in_flight", "refresh")})
     found = resolve_target(
         target,
         header,
@@ -245,11 +240,6 @@ def serve(  # noqa: PLR0917 - options
         chains=chain,
         find_tools=find_tools,
         always_list=always_list,
-        budget=budget,
-        budget_day=budget_day,
-        budget_total=budget_total,
-        pins=pins,
-        ledger=ledger,
         **of_catalog,
     )
     if http and fd is None:
@@ -258,8 +248,8 @@ def serve(  # noqa: PLR0917 - options
     if verbose:
         _log_requests(served)
     background = [_reload_task(found, served)] if reload else []
-    if hasattr(catalog := found.source or found.server, "loaded"):
-        background.append(partial(watch_catalog, catalog, partial(_print, quiet)))
+    if hasattr(source := found.source or found.server, "loaded"):
+        background.append(partial(watch_catalog, source, partial(_print, quiet)))
     if wire is not None:
         waiting = _WAITING if sys.stdin.isatty() else ""
         _print(quiet, f"{_describe(served)} over stdio{waiting}")
@@ -272,37 +262,29 @@ def serve(  # noqa: PLR0917 - options
     from toolwire.mcp.serve.limits import HttpLimits, raise_descriptor_limit  # noqa: PLC0415
     from toolwire.mcp.serve.start import Listening, check_path  # noqa: PLC0415
 
-    check_path(path)
-    limits = HttpLimits(
-        max_body=max_body,
-        max_connections=max_connections,
-        max_per_address=max_per_address,
-        max_sessions=max_sessions,
-        session_timeout=session_timeout,
-    )
-    guard = guard_for(host, _read_token(token, token_file), allow_host or (), allow_origin or ())
-    listening = bound_socket(host, port) if fd is None else socket.socket(fileno=fd)
-    where = Listening(host.removeprefix("[").removesuffix("]"), listening.getsockname()[1], path)
+    check_path(at.path)
+    limits = HttpLimits(**vars(limit), max_sessions=at.max_sessions, session_timeout=at.session_timeout)
+    token = _read_token(at.token, at.token_file)
+    guard = guard_for(at.host, token, at.allow_host or (), at.allow_origin or ())
+    listening = bound_socket(at.host, at.port) if fd is None else socket.socket(fileno=fd)
+    where = Listening(at.host.removeprefix("[").removesuffix("]"), listening.getsockname()[1], at.path)
     line = f"{_describe(served)} at {where.url}"
-    if fd is None and workers > 1:
-        lines = f"{line}\n{workers} processes, no sessions"
-        raise typer.Exit(supervise(listening, workers, drain, partial(_print, quiet, lines)))
+    if fd is None and at.workers > 1:
+        lines = f"{line}\n{at.workers} processes, no sessions"
+        raise typer.Exit(supervise(listening, at.workers, drain, partial(_print, quiet, lines)))
     from toolwire.mcp.serve.start import serve_over  # noqa: PLC0415
 
     async def announce() -> None:
         _print(quiet or fd is not None, line)  # the supervisor of a worker has printed it
 
     raise_descriptor_limit()
-    work = partial(serve_over, served, listening, guard, path=path, sessions=not stateless, drain=drain)
+    work = partial(serve_over, served, listening, guard, path=at.path, sessions=not at.stateless, drain=drain)
     with listening:
         _run(partial(work, limits=limits, announce=announce), background)
 
 
 def _run(work: Work, background: list[Work]) -> None:
     """Run `work` to its end, with the other tasks in the background."""
-    import anyio  # noqa: PLC0415 - heavy
-
-    from toolwire._support.tasks import spawn  # noqa: PLC0415
 
     async def run_all() -> None:
         tasks = [spawn(each) for each in background]
@@ -330,11 +312,11 @@ def _check_options(context: typer.Context, *, http: bool, workers: int, quiet: b
         raise UsageError("--quiet and --verbose exclude each other")
     if workers > 1 and sys.platform == "win32":
         raise UsageError("--workers needs Linux or macOS: here a socket cannot be shared by processes")
-    for name in () if http else _HTTP_ONLY:
-        source = context.get_parameter_source(name)
+    for each in () if http else (*fields(HttpOptions), *fields(LimitOptions)):
+        source = context.get_parameter_source(each.name)
         if source is not None and source.name == "COMMANDLINE":
             raise UsageError(
-                f"--{name.replace('_', '-')} only applies with --http: add --http, or leave it out"
+                f"--{each.name.replace('_', '-')} only applies with --http: add --http, or leave it out"
             )
 
 
@@ -414,8 +396,6 @@ def _log_to_stderr(quiet: bool) -> None:
 
 async def watch_catalog(catalog: Any, report: Callable[[str], None]) -> None:
     """Report how the first load of a catalogue went, and fetch its list again at SIGHUP."""
-    import anyio  # noqa: PLC0415 - heavy
-
     # The signal is handled from the start: by default it ends the process. Windows does not have it.
     numbers = [getattr(signal, "SIGHUP")] if hasattr(signal, "SIGHUP") else []  # noqa: B009 - for type checkers
     with anyio.open_signal_receiver(*numbers) as signals:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -27,17 +28,13 @@ if TYPE_CHECKING:
     from toolwire.cli.sessions_place import Place, Scope
 
 SessionArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="SESSION", help="The id of the session, or its first characters.", show_default=False
-    ),
+    str, typer.Argument(metavar="SESSION", help="The id of the session, or its first characters.")
 ]
 DirectoryArgument = Annotated[
     Path | None,
     typer.Argument(
         metavar="DIRECTORY",
         help="Sessions of this directory and its git worktrees. Default: the current one.",
-        show_default=False,
     ),
 ]
 DirectoryOption = Annotated[
@@ -47,37 +44,40 @@ DirectoryOption = Annotated[
         "-C",
         metavar="DIRECTORY",
         help="Only sessions of this directory and its git worktrees.",
-        show_default=False,
     ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", "-a", help="Sessions of all directories.")]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--config-dir",
-        metavar="FOLDER",
-        help="The CLI's folder. Default: $CLAUDE_CONFIG_DIR, or ~/.claude.",
-        show_default=False,
-    ),
+    typer.Option(metavar="FOLDER", help="The CLI's folder. Default: $CLAUDE_CONFIG_DIR, or ~/.claude."),
 ]
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        "--store",
-        metavar="STORE",
-        help="Use a store instead of the disk: sqlite:FILE, postgresql://..., redis://...",
-        show_default=False,
+        metavar="STORE", help="Use a store instead of the disk: sqlite:FILE, postgresql://..., redis://..."
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 SinceOption = Annotated[
     str | None,
     typer.Option(
-        "--since",
-        metavar="WHEN",
-        help="Only since then: 12h, 7d, 4w (today included), or 2026-11-01, in UTC.",
+        metavar="WHEN", help="Only since then: 12h, 7d, 4w (today included), or 2026-11-01, in UTC."
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a command looks for single sessions: in all directories, unless one is named."""
+
+    directory: DirectoryOption = None
+    store: StoreOption = None
+    config_dir: ConfigOption = None
+
+    def open(self) -> "AbstractContextManager[Place]":
+        """Open the place with these sessions."""
+        scope = _make_scope(self.directory, self.directory is None, self.config_dir)
+        return _open(self.store, scope)
 
 
 class Format(StrEnum):
@@ -102,10 +102,8 @@ def list_(  # noqa: PLR0917 - typer takes them by position
     directory: DirectoryArgument = None,
     everything: AllOption = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="How many to show; 0 for all.")] = 20,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Skip this many of the newest.")] = 0,
-    tag: Annotated[
-        str | None, typer.Option("--tag", metavar="TAG", help="Only sessions with this tag.")
-    ] = None,
+    offset: Annotated[int, typer.Option(min=0, help="Skip this many of the newest.")] = 0,
+    tag: Annotated[str | None, typer.Option(metavar="TAG", help="Only sessions with this tag.")] = None,
     store: StoreOption = None,
     config_dir: ConfigOption = None,
     json: JsonOption = False,
@@ -138,7 +136,8 @@ def list_(  # noqa: PLR0917 - typer takes them by position
         sessions_report.show_sessions(rows, with_directory=everything)
 
 
-def show(  # noqa: PLR0917
+def show(
+    *,
     session: SessionArgument,
     full: Annotated[
         bool, typer.Option("--full", help="Also show thinking, all output of tools, and subagents.")
@@ -146,9 +145,7 @@ def show(  # noqa: PLR0917
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=0, help="Show only this many of the last messages; 0 for all.")
     ] = 0,
-    directory: DirectoryOption = None,
-    store: StoreOption = None,
-    config_dir: ConfigOption = None,
+    where: Where,
     json: JsonOption = False,
 ) -> None:
     """Show a conversation.
@@ -165,7 +162,7 @@ def show(  # noqa: PLR0917
     from toolwire.sessions.cost import read_cost  # noqa: PLC0415
     from toolwire.sessions.export_header import describe_header  # noqa: PLC0415
 
-    with _open_to_find(store, directory, config_dir) as place:
+    with where.open() as place:
         found = place.open(place.find(session))
         info = found.describe()
         if json:
@@ -183,24 +180,19 @@ def search(  # noqa: PLR0917
     directory: DirectoryOption = None,
     everything: AllOption = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="How many to show; 0 for all.")] = 20,
-    tag: Annotated[
-        str | None, typer.Option("--tag", metavar="TAG", help="Only sessions with this tag.")
-    ] = None,
+    tag: Annotated[str | None, typer.Option(metavar="TAG", help="Only sessions with this tag.")] = None,
     since: SinceOption = None,
     until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="WHEN", help="Only before this time. As for --since."),
+        str | None, typer.Option(metavar="WHEN", help="Only before this time. As for --since.")
     ] = None,
     tool: Annotated[
-        str | None,
-        typer.Option("--tool", metavar="TOOL", help="Only calls of this tool; mcp__shop__* for several."),
+        str | None, typer.Option(metavar="TOOL", help="Only calls of this tool; mcp__shop__* for several.")
     ] = None,
     model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="MODEL", help="Only messages of models whose name contains this."),
+        str | None, typer.Option(metavar="MODEL", help="Only messages of models whose name contains this.")
     ] = None,
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="BRANCH", help="Only messages on this git branch.")
+        str | None, typer.Option(metavar="BRANCH", help="Only messages on this git branch.")
     ] = None,
     output: Annotated[bool, typer.Option("--output", help="Also search the output of tools.")] = False,
     store: StoreOption = None,
@@ -218,23 +210,20 @@ def search(  # noqa: PLR0917
       toolwire sessions search --all --since 2026-01-01 --tool Bash visitors
     """
     from toolwire.cli import sessions_report  # noqa: PLC0415
-    from toolwire.cli.sessions_place import Filters  # noqa: PLC0415
 
     now = datetime.now(UTC)
-    filters = Filters(
-        limit,
-        output,
-        tag,
-        None if since is None else parse_time("--since", since, now),
-        None if until is None else parse_time("--until", until, now),
-        tool,
-        model,
-        branch,
-    )
+    filters = {
+        "tag": tag,
+        "since": None if since is None else parse_time("--since", since, now),
+        "until": None if until is None else parse_time("--until", until, now),
+        "tool": tool,
+        "model": model,
+        "branch": branch,
+    }
     query = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
     scope = _make_scope(directory, everything, config_dir)
     with _open(store, scope) as place, show_progress("Reading transcripts") as move:
-        hits = place.search(query, filters, move)
+        hits = place.search(query, limit, filters, move, output=output)
     if json:
         show_json([sessions_report.as_json(hit) for hit in hits])
     elif hits:
@@ -245,31 +234,21 @@ def search(  # noqa: PLR0917
         raise typer.Exit(FAILURE)
 
 
-def export(  # noqa: PLR0917
+def export(
+    *,
     session: SessionArgument,
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE|FOLDER",
-            help="Where to write. Default: stdout.",
-            show_default=False,
-        ),
+        typer.Option("--output", "-o", metavar="FILE|FOLDER", help="Where to write. Default: stdout."),
     ] = None,
     format: Annotated[
         Format | None,
         typer.Option(
-            "--format",
-            "-f",
-            help="The format. Default: by the ending of the file, or else markdown.",
-            show_default=False,
+            "--format", "-f", help="The format. Default: by the ending of the file, or else markdown."
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    directory: DirectoryOption = None,
-    store: StoreOption = None,
-    config_dir: ConfigOption = None,
+    where: Where,
 ) -> None:
     """Export a session: as Markdown or one HTML page to read, or as JSONL to resume it elsewhere.
 
@@ -285,7 +264,7 @@ def export(  # noqa: PLR0917
     """
     from toolwire.sessions import export as exports  # noqa: PLC0415
 
-    with _open_to_find(store, directory, config_dir) as place:
+    with where.open() as place:
         found = place.open(place.find(session))
         if output is None:
             _write_to_stdout(exports.render(found, exports.check_format(format or Format.MARKDOWN)))
@@ -320,24 +299,16 @@ def _write_to_stdout(pieces: Iterator[bytes]) -> None:
 def cost(  # noqa: PLR0917
     session: Annotated[
         str | None,
-        typer.Argument(
-            metavar="SESSION", help="Only this session: its id, or its first characters.", show_default=False
-        ),
+        typer.Argument(metavar="SESSION", help="Only this session: its id, or its first characters."),
     ] = None,
     directory: DirectoryOption = None,
     everything: AllOption = False,
-    by: Annotated[
-        By | None, typer.Option("--by", help="Group by this. Default: by day, then by model.")
-    ] = None,
+    by: Annotated[By | None, typer.Option(help="Group by this. Default: by day, then by model.")] = None,
     since: SinceOption = None,
     until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="WHEN", help="Only up to this day, included. As for --since."),
+        str | None, typer.Option(metavar="WHEN", help="Only up to this day, included. As for --since.")
     ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", metavar="FILE.svg", help="Also draw a chart.", show_default=False),
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Also draw a chart.")] = None,
     store: StoreOption = None,
     config_dir: ConfigOption = None,
     json: JsonOption = False,
@@ -364,7 +335,7 @@ def cost(  # noqa: PLR0917
         given = {"--all": everything, "--by": by, "--since": since, "--until": until, "--plot": plot}
         if wrong := [name for name, value in given.items() if value]:
             raise UsageError(f"{', '.join(wrong)} cannot be used with the cost of a single session")
-        with _open_to_find(store, directory, config_dir) as place:
+        with Where(directory, store, config_dir).open() as place:
             single = read_cost(place.open(place.find(session)))
         if json:
             show_json(sessions_cost.cost_as_json(single))
@@ -387,12 +358,10 @@ def cost(  # noqa: PLR0917
         note(f"Wrote {plot}")
 
 
-def rename(  # noqa: PLR0917
+def rename(
     session: SessionArgument,
-    title: Annotated[str, typer.Argument(metavar="TITLE", help="The new title.", show_default=False)],
-    directory: DirectoryOption = None,
-    store: StoreOption = None,
-    config_dir: ConfigOption = None,
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="The new title.")],
+    where: Where,
     json: JsonOption = False,
 ) -> None:
     """Give a session a title.
@@ -401,23 +370,19 @@ def rename(  # noqa: PLR0917
 
       toolwire sessions rename 6f1c2d 'Harbour festival'
     """
-    with _open_to_find(store, directory, config_dir) as place:
+    with where.open() as place:
         chosen = place.find(session)
         place.rename(chosen, title)
     _report(f"Renamed {chosen}.", {"session_id": chosen, "title": title.strip()}, json=json)
 
 
-def tag(  # noqa: PLR0917
+def tag(
+    *,
     session: SessionArgument,
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TAG", help="The new tag. Without it, the tag is removed.", show_default=False
-        ),
+        str | None, typer.Argument(metavar="TAG", help="The new tag. Without it, the tag is removed.")
     ] = None,
-    directory: DirectoryOption = None,
-    store: StoreOption = None,
-    config_dir: ConfigOption = None,
+    where: Where,
     json: JsonOption = False,
 ) -> None:
     """Give a session a tag, which replaces the one it had, or remove its tag.
@@ -428,31 +393,22 @@ def tag(  # noqa: PLR0917
 
       toolwire sessions tag 6f1c2d
     """
-    with _open_to_find(store, directory, config_dir) as place:
+    with where.open() as place:
         chosen = place.find(session)
         place.tag(chosen, name)
     done = f"Tagged {chosen}." if name else f"Removed the tag of {chosen}."
     _report(done, {"session_id": chosen, "tag": name}, json=json)
 
 
-def fork(  # noqa: PLR0917
+def fork(
+    *,
     session: SessionArgument,
     up_to: Annotated[
         str | None,
-        typer.Option(
-            "--up-to",
-            metavar="UUID",
-            help="Only up to this message (`show --json` lists their ids).",
-            show_default=False,
-        ),
+        typer.Option(metavar="UUID", help="Only up to this message (`show --json` lists their ids)."),
     ] = None,
-    title: Annotated[
-        str | None,
-        typer.Option("--title", metavar="TITLE", help="The title of the copy.", show_default=False),
-    ] = None,
-    directory: DirectoryOption = None,
-    store: StoreOption = None,
-    config_dir: ConfigOption = None,
+    title: Annotated[str | None, typer.Option(metavar="TITLE", help="The title of the copy.")] = None,
+    where: Where,
     json: JsonOption = False,
 ) -> None:
     """Copy a session under a new id, as a whole or up to a message. Prints the id.
@@ -461,26 +417,23 @@ def fork(  # noqa: PLR0917
 
       toolwire sessions fork 6f1c2d --title 'Second thoughts'
     """
-    with _open_to_find(store, directory, config_dir) as place:
+    with where.open() as place:
         chosen = place.find(session)
         made = place.fork(chosen, up_to, title)
     _report(made, {"session_id": made, "forked_from": chosen}, json=json)
 
 
-def delete(  # noqa: PLR0917
+def delete(
+    *,
     sessions: Annotated[
         list[str],
-        typer.Argument(
-            metavar="SESSION", help="The ids of the sessions, or their first characters.", show_default=False
-        ),
+        typer.Argument(metavar="SESSION", help="The ids of the sessions, or their first characters."),
     ],
     yes: YesOption = False,
     force: Annotated[
         bool, typer.Option("--force", help="Delete a session even while a CLI has it open.")
     ] = False,
-    directory: DirectoryOption = None,
-    store: StoreOption = None,
-    config_dir: ConfigOption = None,
+    where: Where,
     json: JsonOption = False,
 ) -> None:
     """Delete sessions with everything that belongs to them. Asks first; in a script it needs --yes.
@@ -491,10 +444,11 @@ def delete(  # noqa: PLR0917
     """
     from toolwire.cli.sessions_report import make_title  # noqa: PLC0415
 
-    with _open_to_find(store, directory, config_dir) as place:
+    with where.open() as place:
         chosen = list(dict.fromkeys(place.find(each) for each in sessions))
         if not yes:
-            _check_terminal()
+            if not sys.stdin.isatty():
+                raise UsageError("there is no terminal to ask for confirmation on: use --yes")
             for each in chosen:
                 note(f"{each}  {make_title(place.open(each).describe().summary)}")
             typer.confirm(f"Delete {count(len(chosen), 'session')}?", abort=True, err=True)
@@ -508,16 +462,11 @@ def delete(  # noqa: PLR0917
 
 def import_(  # noqa: PLR0917
     store: Annotated[
-        str,
-        typer.Option(
-            "--store", metavar="STORE", help="The store: sqlite:FILE, postgresql://..., redis://..."
-        ),
+        str, typer.Option(metavar="STORE", help="The store: sqlite:FILE, postgresql://..., redis://...")
     ],
     sessions: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="SESSION", help="The ids of the sessions, or their first characters.", show_default=False
-        ),
+        typer.Argument(metavar="SESSION", help="The ids of the sessions, or their first characters."),
     ] = None,
     directory: DirectoryOption = None,
     everything: AllOption = False,
@@ -573,42 +522,19 @@ def import_(  # noqa: PLR0917
 def prune(  # noqa: PLR0917
     older_than: Annotated[
         str | None,
-        typer.Option(
-            "--older-than",
-            metavar="AGE",
-            help="Delete those last written longer ago than this: 30d, 8w.",
-            show_default=False,
-        ),
+        typer.Option(metavar="AGE", help="Delete those last written longer ago than this: 30d, 8w."),
     ] = None,
-    keep: Annotated[
-        int | None,
-        typer.Option("--keep", min=0, help="Delete all but this many of the newest.", show_default=False),
-    ] = None,
+    keep: Annotated[int | None, typer.Option(min=0, help="Delete all but this many of the newest.")] = None,
     max_size: Annotated[
         str | None,
-        typer.Option(
-            "--max-size",
-            metavar="SIZE",
-            help="Delete the oldest until at most this is left: 500MB, 2G.",
-            show_default=False,
-        ),
+        typer.Option(metavar="SIZE", help="Delete the oldest until at most this is left: 500MB, 2G."),
     ] = None,
-    tag: Annotated[
-        str | None,
-        typer.Option("--tag", metavar="TAG", help="Only sessions with this tag.", show_default=False),
-    ] = None,
+    tag: Annotated[str | None, typer.Option(metavar="TAG", help="Only sessions with this tag.")] = None,
     keep_tag: Annotated[
-        list[str] | None,
-        typer.Option("--keep-tag", metavar="TAG", help="Never delete sessions with this tag. Repeatable."),
+        list[str] | None, typer.Option(metavar="TAG", help="Never delete sessions with this tag. Repeatable.")
     ] = None,
     export_to: Annotated[
-        Path | None,
-        typer.Option(
-            "--export-to",
-            metavar="FOLDER",
-            help="Export each session into this folder first.",
-            show_default=False,
-        ),
+        Path | None, typer.Option(metavar="FOLDER", help="Export each session into this folder first.")
     ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Delete them. Without it, they are only shown.")
@@ -667,7 +593,6 @@ def doctor(
         typer.Argument(
             metavar="DIRECTORY",
             help="Only sessions of this directory and its git worktrees. Default: all directories.",
-            show_default=False,
         ),
     ] = None,
     config_dir: ConfigOption = None,
@@ -719,19 +644,6 @@ def _open(store: str | None, scope: "Scope") -> "Iterator[Place]":
         sys.stdout.reconfigure(errors="replace")
     with open_place(store, scope) as place:
         yield place
-
-
-def _open_to_find(
-    store: str | None, directory: Path | None, config_dir: Path | None
-) -> "AbstractContextManager[Place]":
-    """Open the place where single sessions are looked for: in all directories, unless one is named."""
-    return _open(store, _make_scope(directory, directory is None, config_dir))
-
-
-def _check_terminal() -> None:
-    """Raise `UsageError` if there is no terminal to ask the user on."""
-    if not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask for confirmation on: use --yes")
 
 
 def _report(text: str, facts: dict[str, Any], *, json: bool) -> None:

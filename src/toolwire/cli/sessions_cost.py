@@ -1,6 +1,7 @@
 """The cost of sessions: as tables with bars, as JSON, and as a chart (SVG)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,9 +24,7 @@ _LONGEST_NAME: Final = 40
 def show_session_cost(cost: SessionCost) -> None:
     """Print what one session has cost, by model."""
     groups = [CostGroup(name, 1, usage) for name, usage in cost.models.items()]
-    _show_total(
-        CostGroup("", 1, TokenUsage(cost_usd=cost.cost_usd) + _without_dollars(cost.usage), cost.is_estimate)
-    )
+    _show_total(CostGroup("", 1, replace(cost.usage, cost_usd=cost.cost_usd), cost.is_estimate))
     if groups:
         typer.echo()
         show(_make_table("Model", [plain_line(each.name) for each in groups], groups, with_sessions=False))
@@ -60,8 +59,8 @@ def report_as_json(report: CostReport) -> dict[str, Any]:
     return {
         "since": report.since,
         "until": report.until,
-        **_group_as_json(report.total, without_name=True),
-        "by": {by: [_group_as_json(each) for each in report.group(by)] for by in groupings},
+        **_numbers(report.total),
+        "by": {by: [{"name": each.name, **_numbers(each)} for each in report.group(by)] for by in groupings},
         "unreadable": report.unreadable,
     }
 
@@ -79,9 +78,8 @@ def cost_as_json(cost: SessionCost) -> dict[str, Any]:
     }
 
 
-def _group_as_json(group: CostGroup, *, without_name: bool = False) -> dict[str, Any]:
-    name = {} if without_name else {"name": group.name}
-    return {**name, "sessions": group.sessions, "is_estimate": group.is_estimate, **vars(group.usage)}
+def _numbers(group: CostGroup) -> dict[str, Any]:
+    return {"sessions": group.sessions, "is_estimate": group.is_estimate, **vars(group.usage)}
 
 
 def _show_total(total: CostGroup) -> None:
@@ -95,12 +93,6 @@ def _show_total(total: CostGroup) -> None:
             typer.echo(
                 "Some of it was not recorded by the CLI (it was killed, or still runs): the cost is higher."
             )
-
-
-def _without_dollars(usage: TokenUsage) -> TokenUsage:
-    return TokenUsage(
-        usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens
-    )
 
 
 def _name(report: CostReport, by: CostGrouping, group: CostGroup) -> str:

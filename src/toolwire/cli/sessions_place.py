@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import toolwire
 from toolwire._support.words import plain_line
-from toolwire.errors import NotSupportedError, SessionRunningError, UsageError
+from toolwire.errors import ClaudeSDKError, NotSupportedError, SessionRunningError, UsageError
 from toolwire.sessions import disk, paths, recorded
 from toolwire.sessions.cost import CostReport, cost_report, cost_report_from_store
 from toolwire.sessions.entries import is_session_id
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OnProgress = Callable[[int, int], None] | None
+Filters = dict[str, Any]
+"""The filters of a search, as arguments of `search_sessions`; those of None were not given."""
 
 _BEGINNING: Final = re.compile(r"[0-9a-f-]{1,36}")
 _MOST_CANDIDATES: Final = 10
@@ -41,97 +44,66 @@ class Scope:
     config_dir: str | None = None
 
 
-@dataclass(frozen=True)
-class Filters:
-    """The filters of a search."""
-
-    limit: int = 20
-    include_output: bool = False
-    tag: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    tool: str | None = None
-    model: str | None = None
-    branch: str | None = None
-
-
 class DiskPlace:
     """The sessions in the CLI's own folder."""
 
     def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self._given = (scope.directory, scope.config_dir)
+        self._where = vars(scope)
 
     @property
     def name(self) -> str:
         """The folder, for messages."""
-        return str(paths.find_config_folder(self._scope.config_dir) / "projects")
+        return str(paths.find_config_folder(self._where["config_dir"]) / "projects")
 
     def list_rows(self, limit: int, offset: int = 0) -> list[SDKSessionInfo]:
         """Return sessions, newest first; all of them if `limit` is 0."""
-        return disk.list_sessions(
-            self._scope.directory, limit or None, offset, config_dir=self._scope.config_dir
-        )
+        return disk.list_sessions(limit=limit or None, offset=offset, **self._where)
 
     def find(self, beginning: str) -> str:
         """Return the id of the only session whose id begins like this."""
-        folders = paths.find_project_folders(*self._given)
+        folders = paths.find_project_folders(**self._where)
         return choose(beginning, [each.session_id for each in paths.list_session_files(folders)], self.name)
 
     def open(self, session_id: str) -> RecordedSession:
         """Open a session for reading."""
-        return recorded.open_session(session_id, *self._given)
+        return recorded.open_session(session_id, **self._where)
 
-    def search(self, query: str, filters: Filters, on_progress: OnProgress) -> list[SearchHit]:
+    def search(
+        self, query: str, limit: int, filters: Filters, on_progress: OnProgress, *, output: bool
+    ) -> list[SearchHit]:
         """Return the messages that contain all words of a query, best matches first."""
         return disk.search_sessions(
             query,
-            self._scope.directory,
-            limit=filters.limit,
-            tag=filters.tag,
-            since=filters.since,
-            until=filters.until,
-            tool=filters.tool,
-            model=filters.model,
-            branch=filters.branch,
-            include_tool_output=filters.include_output,
-            config_dir=self._scope.config_dir,
+            limit=limit,
+            include_tool_output=output,
             on_progress=on_progress,
+            **filters,
+            **self._where,
         )
 
     def report_costs(
         self, since: datetime | None, until: datetime | None, on_progress: OnProgress
     ) -> CostReport:
         """Return the cost of the sessions."""
-        return cost_report(
-            self._scope.directory,
-            since=since,
-            until=until,
-            config_dir=self._scope.config_dir,
-            on_progress=on_progress,
-        )
+        return cost_report(since=since, until=until, on_progress=on_progress, **self._where)
 
     def rename(self, session_id: str, title: str) -> None:
         """Give a session a title."""
-        disk.rename_session(session_id, title, self._scope.directory, config_dir=self._scope.config_dir)
+        disk.rename_session(session_id, title, **self._where)
 
     def tag(self, session_id: str, tag: str | None) -> None:
         """Give a session a tag, or remove it if `tag` is None."""
-        disk.tag_session(session_id, tag, self._scope.directory, config_dir=self._scope.config_dir)
+        disk.tag_session(session_id, tag, **self._where)
 
     def fork(self, session_id: str, up_to: str | None, title: str | None) -> str:
         """Copy a session; returns the id of the copy."""
-        made = disk.fork_session(
-            session_id, self._scope.directory, up_to, title, config_dir=self._scope.config_dir
-        )
+        made = disk.fork_session(session_id, up_to_message_id=up_to, title=title, **self._where)
         return made.session_id
 
     def delete(self, session_id: str, *, force: bool) -> None:
         """Delete a session."""
         try:
-            disk.delete_session(
-                session_id, self._scope.directory, force=force, config_dir=self._scope.config_dir
-            )
+            disk.delete_session(session_id, force=force, **self._where)
         except SessionRunningError as error:
             raise SessionRunningError(str(error).replace("pass force=True", "use --force")) from error
 
@@ -140,7 +112,10 @@ class StorePlace:
     """The sessions in a store."""
 
     def __init__(self, portal: "BlockingPortal", store: Any, name: str, scope: Scope) -> None:
+        from toolwire.sessions import store_functions  # noqa: PLC0415 - loads anyio
+
         self._portal = portal
+        self._functions = store_functions
         self._store = store
         self.name = name
         self._scope = scope
@@ -148,12 +123,13 @@ class StorePlace:
 
     def list_rows(self, limit: int, offset: int = 0) -> list[SDKSessionInfo]:
         """Return sessions, newest first; all of them if `limit` is 0."""
-        from toolwire.sessions.store_functions import list_sessions_from_store  # noqa: PLC0415
-
         rows: list[SDKSessionInfo] = []
         for key in self._list_projects():
             found = self._call(
-                list_sessions_from_store, self._scoped(key), None, limit + offset if limit else None
+                self._functions.list_sessions_from_store,
+                self._scoped(key),
+                None,
+                limit + offset if limit else None,
             )
             self._project_of.update({row.session_id: key for row in found})
             rows += found
@@ -184,32 +160,25 @@ class StorePlace:
         session = self._call(recorded.load_session, self._store_of(session_id), session_id)
         return replace(session, project_key=self._project_of.get(session_id, session.project_key))
 
-    def search(self, query: str, filters: Filters, on_progress: OnProgress) -> list[SearchHit]:
+    def search(
+        self, query: str, limit: int, filters: Filters, on_progress: OnProgress, *, output: bool
+    ) -> list[SearchHit]:
         """Return the messages that contain all words of a query, best matches first."""
         del on_progress
         if not callable(getattr(self._store, "search", None)):
             raise NotSupportedError(
                 f"{self.name} has no full-text search; SQLite and Postgres stores have one"
             )
-        given = {
-            f"--{name}": getattr(filters, name)
-            for name in ("tag", "since", "until", "tool", "model", "branch")
-        }
-        if unknown := [name for name, value in given.items() if value is not None]:
+        if unknown := [f"--{name}" for name, value in filters.items() if value is not None]:
             raise UsageError(
                 f"{', '.join(unknown)}: only a search on disk has this filter, not one in a store"
             )
+        work = partial(self._store.search, query, include_output=output, limit=limit or 1_000_000)
         keys = [None] if self._scope.directory is None else self._list_projects()
         hits: list[SearchHit] = []
         for key in keys:
-            hits += self._call(self._search, query, key, filters)
-        return hits[: filters.limit] if filters.limit else hits
-
-    async def _search(self, query: str, key: str | None, filters: Filters) -> list[SearchHit]:
-        found: list[SearchHit] = await self._store.search(
-            query, project_key=key, include_output=filters.include_output, limit=filters.limit or 1_000_000
-        )
-        return found
+            hits += self._call(partial(work, project_key=key))
+        return hits[:limit] if limit else hits
 
     def report_costs(
         self, since: datetime | None, until: datetime | None, on_progress: OnProgress
@@ -226,37 +195,31 @@ class StorePlace:
 
     def rename(self, session_id: str, title: str) -> None:
         """Give a session a title."""
-        from toolwire.sessions.store_functions import rename_session_via_store  # noqa: PLC0415
-
-        self._call(rename_session_via_store, self._store_of(session_id), session_id, title)
+        self._call(self._functions.rename_session_via_store, self._store_of(session_id), session_id, title)
 
     def tag(self, session_id: str, tag: str | None) -> None:
         """Give a session a tag, or remove it if `tag` is None."""
-        from toolwire.sessions.store_functions import tag_session_via_store  # noqa: PLC0415
-
-        self._call(tag_session_via_store, self._store_of(session_id), session_id, tag)
+        self._call(self._functions.tag_session_via_store, self._store_of(session_id), session_id, tag)
 
     def fork(self, session_id: str, up_to: str | None, title: str | None) -> str:
         """Copy a session; returns the id of the copy."""
-        from toolwire.sessions.store_functions import fork_session_via_store  # noqa: PLC0415
-
-        made = self._call(fork_session_via_store, self._store_of(session_id), session_id, None, up_to, title)
+        made = self._call(
+            self._functions.fork_session_via_store, self._store_of(session_id), session_id, None, up_to, title
+        )
         return made.session_id
 
     def delete(self, session_id: str, *, force: bool) -> None:
         """Delete a session."""
-        from toolwire.sessions.store_functions import delete_session_via_store  # noqa: PLC0415
-
         del force  # no CLI has a session in a store open
         if not implements(self._store, "delete"):
             raise NotSupportedError(f"{self.name} cannot delete sessions")
-        self._call(delete_session_via_store, self._store_of(session_id), session_id)
+        self._call(self._functions.delete_session_via_store, self._store_of(session_id), session_id)
 
     def add(self, session_id: str, source: Scope) -> None:
         """Copy a session from disk into the store. Only missing entries are added."""
-        from toolwire.sessions.store_functions import import_session_to_store  # noqa: PLC0415
-
-        work = partial(import_session_to_store, directory=source.directory, config_dir=source.config_dir)
+        work = partial(
+            self._functions.import_session_to_store, directory=source.directory, config_dir=source.config_dir
+        )
         self._call(work, session_id, self._store)
 
     def _list_projects(self) -> Sequence[str]:
@@ -317,19 +280,22 @@ def choose(beginning: str, ids: Sequence[str], where: str) -> str:
 
 
 @contextlib.contextmanager
-def open_place(store: str | None, scope: Scope, *, create: bool = False) -> Iterator[Place]:
-    """Open the store that a command names, or the disk. `create`: create a missing SQLite file."""
+def open_place(store: str | None, scope: Scope) -> Iterator[Place]:
+    """Open the store that a command names, or the disk."""
     with _report_failures():
         if store is None:
             yield DiskPlace(scope)
             return
-        with open_store(store, scope, create=create) as place:
+        with open_store(store, scope) as place:
             yield place
 
 
 @contextlib.contextmanager
 def open_store(url: str, scope: Scope, *, create: bool = False) -> Iterator[StorePlace]:
-    """Open a store by its URL. `UsageError` if the URL is not valid, or an extra is not installed."""
+    """Open a store by its URL. `UsageError` if the URL is not valid, or an extra is not installed.
+
+    `create`: create a missing SQLite file.
+    """
     from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - heavy
 
     opened, name = _make_store(url, create=create)
@@ -354,28 +320,20 @@ def _make_store(url: str, *, create: bool) -> tuple[Any, str]:
                     raise UsageError(
                         f"there is no session store at {plain_line(rest) or '(no file was named)'}"
                     )
-                return _load_class("SQLiteSessionStore")(path), f"the store {path}"
+                return toolwire.SQLiteSessionStore(path), f"the store {path}"
             case "postgresql" | "postgres":
-                return _load_class("PostgresSessionStore")(url), "the Postgres store"
+                return toolwire.PostgresSessionStore(url), "the Postgres store"
             case "redis" | "rediss" | "unix":
-                return _load_class("RedisSessionStore")(url), "the Redis store"
+                return toolwire.RedisSessionStore(url), "the Redis store"
     except ImportError as error:
         raise UsageError(str(error)) from error
     shown = f"{plain_line(scheme)}:..." if colon else "something else"
     raise UsageError(f"--store takes sqlite:FILE, postgresql://... or redis://..., not {shown}")
 
 
-def _load_class(name: str) -> Any:
-    import toolwire  # noqa: PLC0415 - its names are loaded when they are used
-
-    return getattr(toolwire, name)
-
-
 @contextlib.contextmanager
 def _report_failures() -> Iterator[None]:
     """Turn the exceptions of `toolwire.sessions` into errors of the command line."""
-    from toolwire.cli.shared.printing import fail  # noqa: PLC0415
-
     try:
         yield
     except (BrokenPipeError, NotImplementedError):
@@ -383,9 +341,9 @@ def _report_failures() -> Iterator[None]:
     except FileNotFoundError as error:
         raise UsageError(_describe(error)) from error
     except TimeoutError as error:
-        fail(str(error) or "the operation timed out")
+        raise ClaudeSDKError(str(error) or "the operation timed out") from error
     except OSError as error:
-        fail(_describe(error))
+        raise ClaudeSDKError(_describe(error)) from error
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -14,6 +14,8 @@ from toolwire._support.words import plain, plain_line
 from toolwire.cli.shared.printing import markup, out, show, size, to_json
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from toolwire.sessions.check import SessionProblem
     from toolwire.sessions.prune import PrunedSession
     from toolwire.sessions.recorded import Call, Message, Part, RecordedSession, Result, Subagent
@@ -47,22 +49,17 @@ def is_narrow() -> bool:
 
 def show_sessions(rows: "Sequence[SDKSessionInfo]", *, with_directory: bool) -> None:
     """Print a list of sessions."""
-    from rich.table import Table  # noqa: PLC0415 - heavy
-
     narrow = is_narrow()
     tagged = any(row.tag for row in rows) and not narrow
     with_directory = with_directory and not narrow
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Session", no_wrap=True, min_width=_SHORT_ID)
-    table.add_column("Written" if narrow else "Last written (UTC)", no_wrap=True, min_width=_DATE)
+    table = _make_table(narrow=narrow)
     if tagged:
         table.add_column("Tag", overflow="ellipsis", max_width=16)
     if with_directory:
         table.add_column("Directory", overflow="fold", max_width=40)
     table.add_column("Title", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in rows:
-        when = format_time(row.last_modified)
-        cells = [f"[cyan]{shorten_id(row.session_id)}[/]", when[:_DATE] if narrow else when]
+        cells = _start_row(row, narrow=narrow)
         cells += [markup(plain_line(row.tag or ""))] if tagged else []
         cells += [markup(plain_line(row.cwd or ""))] if with_directory else []
         table.add_row(*cells, markup(make_title(row.summary)))
@@ -93,27 +90,31 @@ def show_hits(hits: "Sequence[SearchHit]") -> None:
 
 def show_pruned(rows: "Sequence[PrunedSession]") -> None:
     """Print the sessions that are, or would be, deleted."""
-    from rich.table import Table  # noqa: PLC0415 - heavy
-
     narrow = is_narrow()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Session", no_wrap=True, min_width=_SHORT_ID)
-    table.add_column("Written" if narrow else "Last written (UTC)", no_wrap=True, min_width=_DATE)
+    table = _make_table(narrow=narrow)
     table.add_column("Size", no_wrap=True, justify="right")
     table.add_column("Why", overflow="fold")
     if not narrow:
         table.add_column("Title", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in rows:
-        when = format_time(row.last_modified)
         why = f"[red]{markup(plain_line(row.error))}[/]" if row.error else markup(plain_line(row.reason))
-        cells = [
-            f"[cyan]{shorten_id(row.session_id)}[/]",
-            when[:_DATE] if narrow else when,
-            size(row.size),
-            why,
-        ]
+        cells = [*_start_row(row, narrow=narrow), size(row.size), why]
         table.add_row(*cells, *([] if narrow else [markup(make_title(row.summary))]))
     show(table)
+
+
+def _make_table(*, narrow: bool) -> "Table":
+    from rich.table import Table  # noqa: PLC0415 - heavy
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Session", no_wrap=True, min_width=_SHORT_ID)
+    table.add_column("Written" if narrow else "Last written (UTC)", no_wrap=True, min_width=_DATE)
+    return table
+
+
+def _start_row(row: "SDKSessionInfo | PrunedSession", *, narrow: bool) -> list[str]:
+    when = format_time(row.last_modified)
+    return [f"[cyan]{shorten_id(row.session_id)}[/]", when[:_DATE] if narrow else when]
 
 
 def show_problems(problems: "Sequence[SessionProblem]") -> None:
@@ -190,7 +191,7 @@ class _Screen:
 
     def _show_call(self, call: "Call", indent: str) -> None:
         gist = plain_line(call.gist)
-        gist = gist if self._full or len(gist) <= _SHORT_LINE else f"{gist[:_SHORT_LINE]}…"
+        gist = gist if self._full else _cut(gist, _SHORT_LINE)
         self.print(f"→ {plain_line(call.name)} {gist}".rstrip(), indent, fg="cyan")
         below = f"{indent}  "
         if self._full:
@@ -214,9 +215,7 @@ class _Screen:
         lines = plain("\n".join(texts)).strip("\n").split("\n")
         if self._full:
             return "\n".join(lines)
-        shown = [
-            each if len(each) <= _SHORT_LINE else f"{each[:_SHORT_LINE]}…" for each in lines[:_SHORT_RESULT]
-        ]
+        shown = [_cut(each, _SHORT_LINE) for each in lines[:_SHORT_RESULT]]
         if len(lines) > len(shown):
             shown.append(f"… {len(lines) - len(shown)} more lines (--full)")
         return "\n".join(shown)
@@ -242,8 +241,11 @@ def show_session_json(facts: Mapping[str, Any], messages: Iterable[Any]) -> None
 
 def make_title(text: str) -> str:
     """Return a title on one line, safe for a terminal, and shortened if it is very long."""
-    line = plain_line(" ".join(text[: _LONGEST_TITLE * 4].split()))
-    return line if len(line) <= _LONGEST_TITLE else f"{line[:_LONGEST_TITLE]}…"
+    return _cut(plain_line(" ".join(text[: _LONGEST_TITLE * 4].split())), _LONGEST_TITLE)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def format_time(milliseconds: int) -> str:

@@ -4,6 +4,7 @@ Owns the command: the targets to open, the link in the terminal, the browser, an
 page itself is `toolwire.studio`, which needs an extra.
 """
 
+import asyncio
 import contextlib
 import importlib.util
 import os
@@ -20,20 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import anyio
 import typer
 
-from toolwire.cli.shared.agent_options import (
-    AllowOption,
-    BuiltinOption,
-    CwdOption,
-    ModelOption,
-    ScriptOption,
-    SettingsOption,
-    SystemOption,
-    YesOption,
-    agent_options,
-    name_targets,
-)
+from toolwire.cli.shared.agent_options import AgentOptions, CwdOption, name_targets
 from toolwire.cli.shared.printing import note
 from toolwire.cli.shared.target_options import (
     CATALOG,
@@ -44,8 +35,8 @@ from toolwire.cli.shared.target_options import (
     HeaderOption,
     IncludeOption,
     LedgerOption,
+    OpenAPIOptions,
     complete_target,
-    openapi_options,
     resolve_target,
 )
 from toolwire.errors import CanUseToolShadowedWarning, UsageError
@@ -63,7 +54,8 @@ _HOST: Final = "127.0.0.1"
 _OPENING: Final = 30.0  # seconds that a browser has to open
 
 
-def studio(  # noqa: PLR0917 - typer calls it by name
+def studio(
+    *,
     targets: Annotated[
         list[str] | None,
         typer.Argument(
@@ -71,20 +63,13 @@ def studio(  # noqa: PLR0917 - typer calls it by name
             help="Tools (app.py, app.py:name, a URL, catalog:PROFILE, openapi:DOCUMENT), a recording (run.jsonl), "
             "or session:ID (its first characters are enough). Default: the past sessions of this directory.",
             autocompletion=complete_target,
-            show_default=False,
         ),
     ] = None,
     live: Annotated[
         bool,
         typer.Option("--live", help="Start with your own Claude, which costs money. The page can switch."),
     ] = False,
-    script: ScriptOption = None,
-    model: ModelOption = None,
-    system: SystemOption = None,
-    allow: AllowOption = None,
-    yes: YesOption = False,
-    builtin: BuiltinOption = False,
-    settings: SettingsOption = False,
+    agent: AgentOptions,
     cwd: CwdOption = None,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port on this machine; 0 for any free port.")
@@ -98,8 +83,7 @@ def studio(  # noqa: PLR0917 - typer calls it by name
     base_url: BaseUrlOption = None,
     allow_servers: AllowServersOption = False,
     budget: Annotated[
-        str | None,
-        typer.Option("--budget", metavar="USD", help="For catalog: targets: the budget of this studio."),
+        str | None, typer.Option(metavar="USD", help="For catalog: targets: the budget of this studio.")
     ] = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -132,53 +116,35 @@ def studio(  # noqa: PLR0917 - typer calls it by name
     recordings = [each for each in given if each.endswith(".jsonl")]
     past = [each.removeprefix(_SESSION) for each in given if each.startswith(_SESSION)]
     servers = [each for each in given if each not in recordings and not each.startswith(_SESSION)]
-    openapi = openapi_options(base_url, allow_servers)
+    openapi = vars(OpenAPIOptions(base_url, allow_servers))
     found: list[Target] = []
     for text in servers:
         paid: dict[str, Any] = {"budget": budget, "ledger": ledger} if text.startswith(CATALOG) else {}
         document = openapi if text.startswith(OPENAPI) else None
         found.append(resolve_target(text, header, include, exclude, document, **paid))
     named = name_targets(found)
-    options = agent_options(
-        named,
-        allow=allow,
-        yes=yes,
-        builtin=builtin,
-        settings=settings,
-        model=model,
-        system=system,
-        cwd=cwd,
-    )
+    options = agent.for_servers(named, cwd)
     warnings.simplefilter("ignore", CanUseToolShadowedWarning)  # --allow is meant to do that
-    shown = _make_studio(named, recordings, past, options, script=script, live=live, cwd=cwd)
+    shown = _make_studio(named, recordings, past, options, script=agent.script, live=live, cwd=cwd)
     listening = _listen(port)
-    import asyncio  # noqa: PLC0415 - heavy
-
     with contextlib.suppress(KeyboardInterrupt):  # pressed before the server has started
         asyncio.run(_serve(shown, named, listening, opens=not no_open))
 
 
 def _listen(port: int) -> socket.socket:
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    if sys.platform != "win32":
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((_HOST, port))
+        return socket.create_server((_HOST, port))
     except OSError as error:
-        listening.close()
+        reason = str(error.strerror).partition(" (while ")[0]  # the rest repeats the address
         raise UsageError(
-            f"cannot listen on port {port} of {_HOST}: {error.strerror}; choose another with --port, or 0 for any"
+            f"cannot listen on port {port} of {_HOST}: {reason}; choose another with --port, or 0 for any"
         ) from None
-    listening.listen()
-    return listening
 
 
 async def _serve(
     shown: "Studio", targets: "Mapping[str, Target]", listening: socket.socket, *, opens: bool
 ) -> None:
-    import anyio  # noqa: PLC0415 - heavy, as is the next one
-
-    from toolwire.studio.app import serve  # noqa: PLC0415
+    from toolwire.studio.app import serve  # noqa: PLC0415 - heavy
 
     async with anyio.create_task_group() as tasks:
         for name, target in targets.items():
@@ -255,9 +221,7 @@ async def _choose_peer(
 
 async def _watch(target: "Target", name: str, shown: "Studio") -> None:
     """Load the target again when its file changes, for the tools and for a running conversation."""
-    import anyio  # noqa: PLC0415 - heavy
-
-    from toolwire.cli.shared.target import reload_on_change  # noqa: PLC0415
+    from toolwire.cli.shared.target import reload_on_change  # noqa: PLC0415 - heavy
 
     bench = next(each for each in shown.benches if each.name == name)
 

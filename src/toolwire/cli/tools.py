@@ -17,9 +17,9 @@ from toolwire.cli.shared.target_options import (
     HeaderOption,
     IncludeOption,
     JsonOption,
+    OpenAPIOptions,
     TargetArgument,
     connect,
-    openapi_options,
     resolve_target,
     run,
 )
@@ -58,8 +58,8 @@ def tools(  # noqa: PLR0917 - typer takes them by position
 
       toolwire tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"    # needs a server
     """
-    document = openapi_options(
-        external_files=external_files, allow_network=allow_network, allow_http=allow_http
+    document = vars(
+        OpenAPIOptions(external_files=external_files, allow_network=allow_network, allow_http=allow_http)
     )
     found = run(_list, resolve_target(target, header, include, exclude, document, groups=group, chains=chain))
     if json:

@@ -1,4 +1,4 @@
-"""How the commands format what they print."""
+"""How commands format numbers."""
 
 import pytest
 
@@ -20,5 +20,5 @@ KB, MB = 1024, 1024 * 1024
     ],
 )
 def test_sizes(count, expected):
-    """A size in MB has a true decimal."""
+    """Sizes are in bytes, KB or MB of 1024; MB have one decimal."""
     assert size(count) == expected

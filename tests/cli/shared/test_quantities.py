@@ -21,12 +21,12 @@ NOW = datetime(2026, 11, 6, 12, 30, tzinfo=UTC)
     ],
 )
 def test_times(text, expected):
-    """A time ago or a date; days are in UTC, and today is one of them."""
+    """A time is an age or a date. Ages in days and weeks count whole UTC days, and today is one of them."""
     assert parse_time("--since", text, NOW) == expected
 
 
 def test_ages_and_sizes():
-    """With their units; a KB has 1024 bytes."""
+    """Both are written with a unit; a KB has 1024 bytes."""
     assert parse_age("--older-than", "30d") == timedelta(days=30)
     assert parse_age("--older-than", "2w") == timedelta(days=14)
     assert [parse_size("--max-size", each) for each in ("7", "2k", "3 MB", "1GiB")] == [

@@ -79,7 +79,7 @@ def test_the_only_server_of_a_file_is_used(folder):
     ],
 )
 def test_servers_of_other_libraries_are_found(folder, line, kind):
-    """And the dict that the official function returns."""
+    """So is the dict that `create_sdk_mcp_server` returns."""
     write(folder, "app.py", line)
     for text in ("app.py", "app.py:it"):
         assert isinstance(resolve(text).server, kind)
@@ -87,7 +87,7 @@ def test_servers_of_other_libraries_are_found(folder, line, kind):
 
 
 def test_a_wrapped_server_is_found_under_its_variable(folder):
-    """It has no name of its own."""
+    """A wrapped server has no name of its own, so the variable's is used."""
     write(
         folder,
         "app.py",
@@ -111,7 +111,7 @@ def test_of_several_servers_one_must_be_named(folder, names, words):
 
 
 def test_the_functions_of_a_file_are_tools(folder):
-    """Public ones that are defined there, and tools made by hand; nothing else."""
+    """These are the public functions that are defined in the file, and objects made by `@tool`; nothing else."""
     write(
         folder,
         "my calc.py",
@@ -154,7 +154,7 @@ def test_the_functions_of_a_file_are_tools(folder):
 
 
 def test_a_function_that_cannot_be_a_tool_is_named(folder):
-    """With the reason, and how to leave it out."""
+    """The error gives the reason, and how to leave the function out."""
     write(folder, "app.py", "def bad(*args): ...\n")
     words = refusal("app.py")
     assert words.startswith("app.py: bad cannot become a tool: parameter '*args': use one parameter")
@@ -162,7 +162,7 @@ def test_a_function_that_cannot_be_a_tool_is_named(folder):
 
 
 def test_a_function_that_cannot_be_a_tool_does_not_block_its_neighbours(folder, capsys):
-    """It is left out, and a line says so."""
+    """The function is left out, with a line on stderr."""
     write(folder, "app.py", "def good(a: int): ...\ndef bad(*args): ...\n")
     assert list(resolve("app.py").server.tools) == ["good"]
     assert capsys.readouterr().err.startswith("app.py: bad cannot become a tool: parameter '*args'")
@@ -195,7 +195,7 @@ def test_a_file_without_tools_is_an_error(folder):
     ],
 )
 def test_objects_that_a_name_may_refer_to(folder, name, server, tools):
-    """A function, a tool, a list, an attribute, a function that makes a server."""
+    """A name may be a function, a tool, a list of them, an attribute, or a function that returns a server."""
     write(
         folder,
         "app.py",
@@ -222,7 +222,7 @@ def test_objects_that_a_name_may_refer_to(folder, name, server, tools):
 
 
 def test_a_file_with_only_a_factory_gives_the_server_it_returns(folder):
-    """If the return annotation of the function is a server."""
+    """The function is recognised by its return annotation."""
     write(
         folder,
         "app.py",
@@ -291,7 +291,7 @@ def test_a_name_that_does_not_exist_or_is_not_a_server(folder, name, words):
     ],
 )
 def test_an_invalid_target_is_a_one_line_error(folder, text, words):
-    """What is wrong, where, and what to do."""
+    """The error says what is wrong, with which target, and what to do."""
     write(folder, "app.py", SERVER)
     write(folder, "sub/inner.py", "")
     write(folder, "notes.txt", "")
@@ -314,7 +314,7 @@ def test_an_invalid_target_is_a_one_line_error(folder, text, words):
     ],
 )
 def test_a_file_that_fails_is_a_one_line_error(folder, source, words):
-    """With the line of the user's own code; no half-imported module is left."""
+    """The error names the line of the user's own code, and no half-imported module is left in `sys.modules`."""
     write(folder, "helper.py", "{}['x']\n")
     (folder / "app.py").write_text(source)
     assert refusal("app.py").startswith(words)
@@ -322,7 +322,7 @@ def test_a_file_that_fails_is_a_one_line_error(folder, source, words):
 
 
 def test_a_file_of_a_package_can_import_its_neighbours(folder):
-    """Relative imports work, by path and by name, and both are one module."""
+    """Relative imports work for a path and for a module name, and both load the same module."""
     write(folder, "shop/__init__.py", "")
     write(folder, "shop/tools/__init__.py", "")
     write(folder, "shop/prices.py", "price = 3")
@@ -364,7 +364,7 @@ def test_types_of_a_file_can_be_found_again(folder):
 
 
 def test_a_file_called_like_a_module_of_python_shadows_nothing(folder):
-    """In a fresh process, where nothing else has loaded the real ones."""
+    """Checked in a new process, where nothing else has loaded the real modules."""
     for name in ("email", "types", "mcp", "rich", "calc"):
         write(folder, f"{name}.py", "import calc\ndef f(a: int) -> int:\n    return a\n")
     script = """
@@ -389,7 +389,7 @@ def test_a_file_called_like_a_module_of_python_shadows_nothing(folder):
 
 
 def test_two_files_of_one_name_are_two_modules(folder):
-    """Neither replaces the other."""
+    """Neither replaces the other in `sys.modules`."""
     write(folder, "a/app.py", "def one(): ...")
     write(folder, "b/app.py", "def two(): ...")
     assert list(resolve("a/app.py").server.tools) == ["one"]
@@ -398,14 +398,14 @@ def test_two_files_of_one_name_are_two_modules(folder):
 
 
 def test_what_a_file_prints_goes_to_stderr(folder, capsys):
-    """Stdout is for the command."""
+    """Stdout is for the command's own output."""
     write(folder, "app.py", "print('hello')\ndef f(): ...\n")
     resolve("app.py")
     assert capsys.readouterr() == ("", "hello\n")
 
 
 def test_a_reload_sees_what_has_changed(folder):
-    """In the file and its neighbours, even if a change keeps the size and the second of the file."""
+    """In the file and in modules beside it, even if the file keeps its size and modification time."""
     write(folder, "helper.py", "VALUE = 1\n")
     write(folder, "app.py", "from helper import VALUE\ndef f() -> int:\n    return VALUE\n")
     target = resolve("app.py")
@@ -434,13 +434,13 @@ def test_a_reload_that_fails_leaves_the_old_one_working(folder):
 
 
 def test_a_target_in_a_folder_above_python_does_not_reload_its_modules():
-    """Nor installed packages: they may all be below the home folder of a file there."""
+    """Nor are installed packages reloaded, although all may be below the folder of a file in the home folder."""
     beside = neighbours(Path(sys.base_prefix) / "app.py") + neighbours(Path(sys.prefix) / "app.py")
     assert not {"json", "os", "pytest", "anyio", "toolwire"} & set(beside)
 
 
 def test_a_url_is_a_server_that_is_not_connected_yet():
-    """Its name comes from the host; headers are kept for it and not shown."""
+    """The server's name comes from the host; the headers are kept, but not shown by `repr`."""
     target = resolve("https://mcp.example.com/mcp", {"Authorization": "Bearer sesame"})
     assert (target.name, target.path, list_files(target)) == ("example", None, [])
     assert isinstance(target.server, Server)
@@ -449,14 +449,14 @@ def test_a_url_is_a_server_that_is_not_connected_yet():
 
 
 def test_headers_are_for_urls(folder):
-    """For a file they are an error."""
+    """For a file, headers are an error."""
     write(folder, "app.py", SERVER)
     with pytest.raises(UsageError, match="--header only applies to URLs, and app.py is not one"):
         resolve("app.py", {"a": "b"})
 
 
 def test_a_target_can_be_made_by_hand():
-    """Other commands may use servers of their own."""
+    """`Target` can be created directly, for commands that have servers of their own."""
     assert Target("x", "x", ToolServer("x")).modules == ()
 
 
@@ -475,7 +475,7 @@ def test_loading_and_reloading_change_no_files_of_the_user(folder):
     for name in ("helper.py", "pack/part.py"):
         stamp = (folder / name).stat()
         (folder / name).write_text("N = 2\n")
-        os.utime(folder / name, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # looks the same to Python
+        os.utime(folder / name, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # Python sees no change
     reload(target)
     assert sys.modules["app"].one() == 4
     assert {path: path.read_bytes() for path in folder.rglob("*.pyc")} == before

@@ -1,4 +1,4 @@
-"""The options of a command that choose the tools of a target: groups, a search, chains."""
+"""Options that choose the tools of a target: groups, tool search, and chains."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ async def names(server):
 
 
 async def test_groups_chains_and_a_search_together(chains):
-    """The group is chosen first, its tools are chained, and all of them are searched; the same after a reload."""
+    """The group is applied first, then the chains, then the search; a reload gives the same tools."""
     choice = Choice(
         groups=("money", "admin"), chains=(chains,), find_tools=True, always_list=("refund_twice",)
     )
@@ -46,7 +46,7 @@ async def test_groups_chains_and_a_search_together(chains):
     async with connect(target.server) as client:
         assert (await client.call("refund_twice", number=5)).text == "refunded 5"
         found = await client.call("find_tools", query="report")
-        assert found.structured["tools"] == []  # of another group
+        assert found.structured["tools"] == []  # `report` is a tool of another group
 
 
 async def test_a_catalogue_can_be_searched_and_chained(chains, tmp_path, monkeypatch):
@@ -79,7 +79,7 @@ async def test_a_catalogue_can_be_searched_and_chained(chains, tmp_path, monkeyp
     ],
 )
 def test_invalid_choices_are_errors(settings, text, chains):
-    """Before anything is served."""
+    """The error comes before anything is served."""
     if settings.get("chains") == ("given",):
         settings = {**settings, "chains": (chains,)}
     with pytest.raises((UsageError, ClaudeSDKError), match=text):

@@ -1,4 +1,4 @@
-"""Reloading while a server runs: a changed file is loaded again, and a broken one does no harm."""
+"""Reloading while a server runs: a changed file is loaded again; a broken one leaves the old server in place."""
 
 import os
 import signal
@@ -35,11 +35,11 @@ GOOD = """
 
 @pytest.fixture
 def app(tmp_path, monkeypatch):
-    """A file in a working directory; modules imported from it are unloaded afterwards."""
+    """Return a file in a working directory; modules imported from it are unloaded afterwards."""
     before = dict(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    handler = signal.signal(signal.SIGINT, lambda *_: None)  # handled, as it is while a server runs
+    handler = signal.signal(signal.SIGINT, lambda *_: None)  # while a server runs, SIGINT has a handler too
     yield Edited(tmp_path / "live_app.py")
     signal.signal(signal.SIGINT, handler)
     for name in set(sys.modules) - set(before):
@@ -48,7 +48,7 @@ def app(tmp_path, monkeypatch):
 
 
 class Edited:
-    """A file, each version of it newer than the last."""
+    """A source file; each version that is written has a newer modification time than the last."""
 
     def __init__(self, path):
         self.path = path
@@ -62,7 +62,7 @@ class Edited:
 
 @asynccontextmanager
 async def followed(serving, target):
-    """Return the reports while the file is watched."""
+    """Serve the target and reload it on changes; yields a stream of the reports."""
     send, said = anyio.create_memory_object_stream(10)
     with anyio.fail_after(20), send, said:
         async with serving.open(), anyio.create_task_group() as tasks:
@@ -74,7 +74,7 @@ async def followed(serving, target):
 
 @pytest.mark.parametrize("kind", ["KeyboardInterrupt", "SystemExit", "ValueError"])
 def test_a_file_that_ends_the_program_is_refused(app, kind):
-    """Whatever it raises while it is loaded again, the old one still works."""
+    """Whatever the file raises while it is loaded again, the old server still works."""
     app.write(GOOD.format(opening="pass", name="old"))
     target = resolve("live_app.py")
     app.write(f"raise {kind}")
@@ -109,7 +109,7 @@ async def test_a_bad_version_leaves_the_old_one_until_a_good_one_comes(app, bad,
 
 
 async def test_whatever_goes_wrong_the_file_is_still_watched(app):
-    """An unexpected error is reported too."""
+    """An unexpected error is reported like an expected one."""
     app.write(GOOD.format(opening="pass", name="old"))
     target = resolve("live_app.py")
     errors = [LookupError("odd"), ClaudeSDKError("known")]

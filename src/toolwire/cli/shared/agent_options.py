@@ -1,6 +1,7 @@
 """The options of commands in which Claude uses the tools of targets: `run` and `studio`."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,25 +12,52 @@ from toolwire.errors import UsageError
 if TYPE_CHECKING:
     from toolwire.cli.shared.target import Target
 
-ScriptOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="The script of a scripted model: a Python file with script = [...]."),
-]
-ModelOption = Annotated[str | None, typer.Option(help="Model to use.")]
-SystemOption = Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")]
-AllowOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="RULE", help="Allow a server or tool without asking: calc, calc.add. Repeatable."),
-]
-YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Allow all tools of the targets without asking.")
-]
-BuiltinOption = Annotated[
-    bool, typer.Option("--builtin", help="Enable Claude Code's own tools too: Bash, Edit, ...")
-]
-SettingsOption = Annotated[
-    bool, typer.Option("--settings", help="Use your own settings and MCP servers too.")
-]
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """The options that `run` and `studio` share."""
+
+    script: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The script of a scripted model: a Python file with script = [...]."
+        ),
+    ] = None
+    model: Annotated[str | None, typer.Option(help="Model to use.")] = None
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")] = None
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE", help="Allow a server or tool without asking: calc, calc.add. Repeatable."
+        ),
+    ] = None
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Allow all tools of the targets without asking.")
+    ] = False
+    builtin: Annotated[
+        bool, typer.Option("--builtin", help="Enable Claude Code's own tools too: Bash, Edit, ...")
+    ] = False
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Use your own settings and MCP servers too.")
+    ] = False
+
+    def for_servers(self, servers: Iterable[str], cwd: Path | None) -> dict[str, Any]:
+        """Return arguments of `ClaudeAgentOptions`.
+
+        Without `builtin`, only the tools of the servers are available.
+        """
+        rules = permission_rules(self.allow or [], servers, yes=self.yes, builtin=self.builtin)
+        return {
+            "allowed_tools": rules,
+            "tools": None if self.builtin else [],
+            "setting_sources": None if self.settings else [],
+            "strict_mcp_config": not self.settings,
+            "model": self.model,
+            "system_prompt": self.system,
+            **({} if cwd is None else {"cwd": cwd.absolute()}),
+        }
+
+
 CwdOption = Annotated[
     Path | None,
     typer.Option(metavar="DIR", exists=True, file_okay=False, help="Working directory of the CLI."),
@@ -46,29 +74,6 @@ def name_targets(targets: "Iterable[Target]") -> "dict[str, Target]":
             name = f"{target.name}_{count}"
         named[name] = target
     return named
-
-
-def agent_options(
-    servers: Iterable[str],
-    *,
-    allow: list[str] | None,
-    yes: bool,
-    builtin: bool,
-    settings: bool,
-    model: str | None,
-    system: str | None,
-    cwd: Path | None,
-) -> dict[str, Any]:
-    """Return arguments of `ClaudeAgentOptions`. Without `builtin`, only the tools of the servers are available."""
-    return {
-        "allowed_tools": permission_rules(allow or [], servers, yes=yes, builtin=builtin),
-        "tools": None if builtin else [],
-        "setting_sources": None if settings else [],
-        "strict_mcp_config": not settings,
-        "model": model,
-        "system_prompt": system,
-        **({} if cwd is None else {"cwd": cwd.absolute()}),
-    }
 
 
 def permission_rules(allow: list[str], servers: Iterable[str], *, yes: bool, builtin: bool) -> list[str]:

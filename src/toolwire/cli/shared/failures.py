@@ -4,10 +4,10 @@ The result of a call, which the model sees, has only the exception's text. The f
 `--debug` the traceback, are for the author.
 """
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Annotated, Final
 
 import typer
@@ -41,16 +41,9 @@ class _Failures(logging.Handler):
             self._show(f"  {describe_place(error) or type(error).__name__}; {_HINT}")
 
 
-@contextlib.contextmanager
-def shown_failures(show: Callable[[str], None], *, debug: bool = False) -> Iterator[None]:
+def shown_failures(show: Callable[[str], None], *, debug: bool = False) -> AbstractContextManager[None]:
     """While the block runs, call `show` with the place, or the traceback, of each tool that fails."""
-    logger = logging.getLogger("toolwire.server")
-    handler = _Failures(show, debug=debug)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
+    return _handle_records("toolwire.server", _Failures(show, debug=debug))
 
 
 class _Warnings(logging.Handler):
@@ -65,14 +58,18 @@ class _Warnings(logging.Handler):
         now = time.monotonic()
         if now - self._printed.get(text, -_REPEAT) >= _REPEAT:
             self._printed[text] = now
-            note(f"{record.levelname.capitalize()}: {text}")
+            with suppress(OSError):  # nobody reads stderr any more, which must not fail what is logged
+                note(f"{record.levelname.capitalize()}: {text}")
 
 
-@contextlib.contextmanager
-def shown_warnings() -> Iterator[None]:
+def shown_warnings() -> AbstractContextManager[None]:
     """While the block runs, print the warnings and errors that toolwire logs."""
-    logger = logging.getLogger("toolwire")
-    handler = _Warnings()
+    return _handle_records("toolwire", _Warnings())
+
+
+@contextmanager
+def _handle_records(logger_name: str, handler: logging.Handler) -> Iterator[None]:
+    logger = logging.getLogger(logger_name)
     logger.addHandler(handler)
     try:
         yield

@@ -64,13 +64,13 @@ def show_json(value: Any) -> None:
     typer.echo(to_json(value))
 
 
-def to_json(value: Any) -> str:
-    """Format a value as indented JSON that stdout can encode and a terminal can show safely."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+def to_json(value: Any, indent: int | None = 2) -> str:
+    """Format a value as JSON that stdout can encode and a terminal can show safely."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        return json.dumps(value, indent=2)
+        return json.dumps(value, indent=indent)
     # JSON allows control characters that a terminal would obey. Escaped, they mean the same.
     return "\n".join(line if line.isprintable() else _escape(line) for line in text.split("\n"))
 

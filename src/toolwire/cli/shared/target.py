@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+import anyio
+
 from toolwire._support.words import closest
 from toolwire.cli.shared import user_module
 from toolwire.cli.shared.printing import note
+from toolwire.cli.shared.progress import LoadProgress
 from toolwire.cli.shared.target_options import CATALOG, OPENAPI
 from toolwire.errors import ClaudeSDKError, ToolDefinitionError, UsageError
+from toolwire.mcp.foreign import as_server
 from toolwire.mcp.foreign.detect import find_low_level_server
 from toolwire.mcp.versions import SERVING, check_mcp
 from toolwire.options.mcp_servers import is_server as could_serve
@@ -93,7 +97,8 @@ def resolve(text: str, headers: Mapping[str, str] | None = None, choice: Choice 
     choice = choice or Choice()
     for given, prefix in ((choice.catalog, CATALOG), (choice.openapi, OPENAPI)):
         if given and not text.startswith(prefix):
-            names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            # As on the command line, where `credentials_file` is --credentials.
+            names = ", ".join(f"--{name.removesuffix('_file').replace('_', '-')}" for name in given)
             verb = "applies" if len(given) == 1 else "apply"
             raise UsageError(f"{names} only {verb} to {prefix} targets, and {text} is not one")
     if text.startswith(CATALOG):
@@ -104,7 +109,6 @@ def resolve(text: str, headers: Mapping[str, str] | None = None, choice: Choice 
 
 
 def _open_document(text: str, headers: Mapping[str, str] | None, choice: Choice) -> Target:
-    from toolwire.cli.shared.progress import LoadProgress  # noqa: PLC0415 - only documents take long
     from toolwire.openapi.server import OpenAPI  # noqa: PLC0415 - loads the HTTP library
 
     given = dict(choice.openapi)
@@ -203,10 +207,6 @@ async def reload_on_change(
     target: Target, on_reload: Callable[["Server"], Awaitable[None]], report: Callable[[str], None]
 ) -> None:
     """Load the target again whenever one of its files changes, and pass the new server to `on_reload`."""
-    import anyio  # noqa: PLC0415 - heavy
-
-    from toolwire.mcp.foreign import as_server  # noqa: PLC0415
-
     seen = _read_stamps(list_files(target))
     while True:
         await anyio.sleep(_POLL_INTERVAL)

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -19,7 +20,7 @@ from toolwire.errors import CatalogError, McpError
 
 if TYPE_CHECKING:
     from toolwire.cli.shared.target import Target
-    from toolwire.mcp.direct_client import DirectClient
+    from toolwire.mcp.direct_client import DirectClient, Notified
 
 T = TypeVar("T")
 
@@ -48,7 +49,6 @@ TargetArgument = Annotated[
         metavar="TARGET",
         help="app.py, app.py:name, package.module:name, a URL, catalog:PROFILE or openapi:DOCUMENT.",
         autocompletion=complete_target,
-        show_default=False,
     ),
 ]
 HeaderOption = Annotated[
@@ -60,20 +60,12 @@ HeaderOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BaseUrlOption = Annotated[
     str | None,
-    typer.Option(
-        "--base-url", metavar="URL", help="For openapi: targets: the URL of the API, to which requests go."
-    ),
+    typer.Option(metavar="URL", help="For openapi: targets: the URL of the API, to which requests go."),
 ]
 AllowServersOption = Annotated[
     bool,
     typer.Option(
         "--allow-servers", help="For openapi: targets: send requests to the server that the document names."
-    ),
-]
-CredentialsOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="For openapi: targets: a file with credentials, which only you can read."
     ),
 ]
 ExternalFilesOption = Annotated[
@@ -85,7 +77,6 @@ ExternalFilesOption = Annotated[
 AllowNetworkOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow-network",
         metavar="NETWORK",
         help="For openapi: targets: allow internal addresses, such as 10.0.0.0/8. Repeatable.",
     ),
@@ -93,14 +84,35 @@ AllowNetworkOption = Annotated[
 AllowHttpOption = Annotated[
     bool, typer.Option("--allow-http", help="For openapi: targets: allow plain http to other machines.")
 ]
+
+
+@dataclass(frozen=True)
+class OpenAPIOptions:
+    """The options for `openapi:` targets, by the names that they have as arguments of `OpenAPI`."""
+
+    base_url: BaseUrlOption = None
+    allow_servers: AllowServersOption = False
+    credentials_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--credentials",
+            metavar="FILE",
+            help="For openapi: targets: a file with credentials, which only you can read.",
+        ),
+    ] = None
+    external_files: ExternalFilesOption = False
+    allow_network: AllowNetworkOption = None
+    allow_http: AllowHttpOption = False
+
+
 IncludeOption = Annotated[
-    list[str] | None, typer.Option("--include", metavar="GLOB", help="Only these tools. Repeatable.")
+    list[str] | None, typer.Option(metavar="GLOB", help="Only these tools. Repeatable.")
 ]
 ExcludeOption = Annotated[
-    list[str] | None, typer.Option("--exclude", metavar="GLOB", help="All tools but these. Repeatable.")
+    list[str] | None, typer.Option(metavar="GLOB", help="All tools but these. Repeatable.")
 ]
 GroupOption = Annotated[
-    list[str] | None, typer.Option("--group", metavar="TAG", help="Only tools with this tag. Repeatable.")
+    list[str] | None, typer.Option(metavar="TAG", help="Only tools with this tag. Repeatable.")
 ]
 FindToolsOption = Annotated[
     bool,
@@ -110,20 +122,17 @@ FindToolsOption = Annotated[
     ),
 ]
 AlwaysListOption = Annotated[
-    list[str] | None,
-    typer.Option("--always-list", metavar="GLOB", help="With --find-tools: list these too. Repeatable."),
+    list[str] | None, typer.Option(metavar="GLOB", help="With --find-tools: list these too. Repeatable.")
 ]
 ChainOption = Annotated[
     list[Path] | None,
-    typer.Option("--chain", metavar="FILE.toml", help="A file of chains to offer as tools. Repeatable."),
+    typer.Option(metavar="FILE.toml", help="A file of chains to offer as tools. Repeatable."),
 ]
 LedgerOption = Annotated[
     str | None,
     typer.Option(
-        "--ledger",
         metavar="FILE|URL",
         help="The ledger: a file, or postgresql://... Default: $TOOLWIRE_LEDGER, or a file in your state folder.",
-        show_default=False,
     ),
 ]
 
@@ -163,28 +172,9 @@ def resolve_target(
     return resolve(text, parse_headers(header or []), choice)
 
 
-def openapi_options(  # noqa: PLR0917 - as the commands have them
-    base_url: str | None = None,
-    allow_servers: bool = False,
-    credentials: Path | None = None,
-    external_files: bool = False,
-    allow_network: list[str] | None = None,
-    allow_http: bool = False,
-) -> dict[str, Any]:
-    """Return the options for `openapi:` targets as arguments of `OpenAPI`."""
-    return {
-        "base_url": base_url,
-        "allow_servers": allow_servers,
-        "credentials_file": credentials,
-        "external_files": external_files,
-        "allow_network": allow_network,
-        "allow_http": allow_http,
-    }
-
-
 def run(work: Callable[..., Awaitable[T]], *args: Any) -> T:
     """Run a coroutine function of a command. Log messages of libraries are hidden: failures are raised anyway."""
-    import anyio  # noqa: PLC0415 - heavy
+    import anyio  # noqa: PLC0415 - heavy, and `sessions` does without it
 
     for name in ("mcp", "client", "httpx2", "fastmcp"):  # without a handler, their warnings are printed
         logging.getLogger(name).addHandler(logging.NullHandler())
@@ -199,18 +189,14 @@ def run(work: Callable[..., Awaitable[T]], *args: Any) -> T:
 async def connect(
     target: "Target",
     *,
-    on_notification: Callable[[str, dict[str, Any]], None] | None = None,
+    on_notification: "Callable[[Notified], None] | None" = None,
     on_elicitation: Callable[[Any], Any] | None = None,
 ) -> AsyncIterator["DirectClient"]:
-    """Connect a client to the target's server. Notifications go to `on_notification(method, params)`."""
+    """Connect a client to the target's server."""
     from toolwire.mcp import direct_client  # noqa: PLC0415 - heavy
 
-    def notify(notified: direct_client.Notified) -> None:
-        if on_notification is not None:
-            on_notification(notified.method, notified.params)
-
     async with direct_client.connect(
-        target.server, name=target.name, on_elicitation=on_elicitation, on_notification=notify
+        target.server, name=target.name, on_elicitation=on_elicitation, on_notification=on_notification
     ) as client:
         await _wait_until_loaded(target.source or target.server)
         yield client
