@@ -1,4 +1,4 @@
-"""A studio for each file, and a real Chromium whose pages must raise no error and reach nothing outside."""
+"""Starts a studio for each file, and a real Chromium whose pages must raise no error and reach nothing outside."""
 
 import os
 import re
@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 HERE = Path(__file__).parent
-WAIT = int(os.environ.get("BROWSER_WAIT", "30000"))  # milliseconds: a loaded machine is no failure
+WAIT = int(os.environ.get("BROWSER_WAIT", "30000"))  # milliseconds: enough for a busy machine
 ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
@@ -24,7 +24,7 @@ expect.set_options(timeout=WAIT)
 
 
 def pytest_collection_modifyitems(items):
-    """Mark all: they start processes and take long."""
+    """Mark all tests of this folder: they start processes and are slow."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.process)
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def chromium():
-    """A browser, without a window."""
+    """Start a browser without a window."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     assert found, "there is no Chromium: scripts/install_chromium.sh installs it"
     with sync_playwright() as driver:
@@ -43,7 +43,7 @@ def chromium():
 
 
 class Running:
-    """A studio that runs."""
+    """A running studio."""
 
     def __init__(self, process, link, folder, lines):
         self.process = process
@@ -55,7 +55,7 @@ class Running:
 
 @contextmanager
 def run_studio(folder, *arguments, **env):
-    """Start `toolwire studio` in an environment made from scratch, and end it."""
+    """Start `toolwire studio` in a fresh environment, and stop it at the end."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
     clean = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
@@ -96,7 +96,7 @@ def run_studio(folder, *arguments, **env):
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory):
-    """A studio of the shop, for all tests of a file."""
+    """Start a studio of the shop, for all tests of a file."""
     folder = tmp_path_factory.mktemp("studio")
     shutil.copy(HERE / "shop_app.py", folder / "app.py")
     with run_studio(folder, "app.py") as running:
@@ -106,7 +106,7 @@ def studio(tmp_path_factory):
 
 @contextmanager
 def open_page(chromium, running, link=None, **context):
-    """Open the studio in a window of its own. What it must not do is asserted when it closes."""
+    """Open the studio in a window; at the end, check that it raised no error and reached nothing outside."""
     storage = getattr(running, "storage", None)
     with chromium.new_context(
         viewport={"width": 1300, "height": 900}, storage_state=storage, **context
@@ -132,20 +132,20 @@ def _is_outside(url):
 
 @pytest.fixture
 def open_window(chromium, studio):
-    """Open a window with the shop's studio, and with settings of its own: `open_window(color_scheme="dark")`."""
+    """Return a function that opens a window with the shop's studio: `open_window(color_scheme="dark")`."""
     return partial(open_page, chromium, studio)
 
 
 @pytest.fixture
 def page(open_window):
-    """A page of the shop's studio."""
+    """Open a page of the shop's studio."""
     with open_window() as opened:
         yield opened
 
 
 @pytest.fixture
 def start(tmp_path, chromium):
-    """Start a studio for one test: `start("run.jsonl")` gives the page and the studio."""
+    """Return a function that starts a studio for one test: `start("run.jsonl")` returns the page and the studio."""
     with ExitStack() as stack:
 
         def begin(*arguments, find_link=lambda running: running.link, **env):

@@ -1,4 +1,4 @@
-"""Tools that the studio is tried with: forms, progress, questions, failures, pictures, hostile output."""
+"""The tools that the studio is tested with: forms, progress, elicitation, failures, pictures, hostile output."""
 
 import asyncio
 import struct

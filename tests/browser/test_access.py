@@ -1,4 +1,4 @@
-"""Who gets into the studio: the browser that opened its link, and nobody else."""
+"""Only the browser that opened its link gets into the studio."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ from toolwire.studio.access import POLICY
 
 
 def request(studio, path="/", method="GET", **headers):
-    """Send a request as another program would. Returns the response, read."""
+    """Send a request as another program would, and return the response with its text."""
     parts = urlsplit(studio.address)
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
     connection.putrequest(method, path, skip_host="host" in headers)
@@ -28,7 +28,7 @@ def request(studio, path="/", method="GET", **headers):
 
 
 def cookie_of(page):
-    """The cookie that the page's browser has, as a header."""
+    """Return the cookies of the page's browser as a header."""
     return "; ".join(f"{each['name']}={each['value']}" for each in page.context.cookies())
 
 
@@ -37,7 +37,7 @@ PATHS = ["/", "/_nicegui/3/static/nicegui.js", "/_nicegui_ws/socket.io/?EIO=4&tr
 
 @pytest.mark.parametrize("path", PATHS)
 def test_nobody_enters_without_the_link(studio, path):
-    """Neither the page, its files nor its socket."""
+    """Neither the page nor its files nor its socket can be reached."""
     response = request(studio, path)
     assert response.status == 403
     assert "Open the link shown in the terminal" in response.text
@@ -45,7 +45,7 @@ def test_nobody_enters_without_the_link(studio, path):
 
 @pytest.mark.parametrize("token", ["", "x", "%00", "x" * 5000, "é"])
 def test_a_wrong_token_opens_nothing(studio, token):
-    """And gives no cookie."""
+    """The response is 403, and sets no cookie."""
     from urllib.parse import quote  # noqa: PLC0415 - only here
 
     response = request(studio, f"/?token={quote(token)}")
@@ -54,14 +54,14 @@ def test_a_wrong_token_opens_nothing(studio, token):
 
 
 def test_a_link_works_once(page, studio):
-    """The page has opened it; the next one needs another link."""
+    """The page has used the link; another browser needs a new one."""
     response = request(studio, "/?" + studio.link.partition("?")[2])
     assert response.status == 403
     assert "Each link works once" in response.text
 
 
 def test_the_token_is_not_in_the_address_bar(page):
-    """So that it is in no history and no screenshot."""
+    """The token must not get into the browser's history, or into screenshots."""
     assert urlsplit(page.url).query == ""
 
 
@@ -79,13 +79,13 @@ def test_the_token_is_not_in_the_address_bar(page):
     ],
 )
 def test_another_host_or_origin_is_refused_even_with_the_cookie(page, studio, headers):
-    """DNS rebinding and other pages, for the page and for its socket."""
+    """DNS rebinding and other websites are refused, for the page and for its socket."""
     for path in PATHS:
         assert request(studio, path, cookie=cookie_of(page), **headers).status in {403, 421}
 
 
 def test_the_cookie_is_for_this_studio_and_no_script(page, studio):
-    """HttpOnly, SameSite=Strict, and named by the port, since cookies ignore ports."""
+    """It is HttpOnly and SameSite=Strict, and its name has the port, since cookies ignore ports."""
     [cookie] = page.context.cookies()
     assert cookie["httpOnly"]
     assert cookie["sameSite"] == "Strict"
@@ -94,7 +94,7 @@ def test_the_cookie_is_for_this_studio_and_no_script(page, studio):
 
 
 def test_a_socket_needs_the_cookie_and_the_origin(page, studio):
-    """A WebSocket from elsewhere is closed before it is opened."""
+    """A WebSocket without the cookie and the right origin is refused."""
     for headers in (
         {},
         {"Origin": "https://evil.example", "Cookie": cookie_of(page)},
@@ -105,7 +105,7 @@ def test_a_socket_needs_the_cookie_and_the_origin(page, studio):
 
 
 def open_socket(studio, headers):
-    """Ask for a WebSocket. Returns the status."""
+    """Request a WebSocket, and return the status."""
     parts = urlsplit(studio.address)
     lines = [
         "GET /_nicegui_ws/socket.io/?EIO=4&transport=websocket HTTP/1.1",
@@ -122,7 +122,7 @@ def open_socket(studio, headers):
 
 
 def test_every_response_has_the_policy(page, studio):
-    """Nothing can be loaded from, or sent to, any other address; no other page may frame it."""
+    """The policy lets the page load from and send to its own address only, and no other page may frame it."""
     for path in ("/", "/nothing"):
         response = request(studio, path, cookie=cookie_of(page))
         assert response.getheader("content-security-policy") == POLICY
@@ -133,7 +133,7 @@ def test_every_response_has_the_policy(page, studio):
 
 
 def test_the_policy_stops_a_page_that_was_made_to_call_home(chromium, studio, page):
-    """A script that somehow ran could reach no other server."""
+    """A script that got into the page could reach no other server."""
     context = page.context
     other = context.new_page()
     other.goto(studio.address)
@@ -152,7 +152,7 @@ def test_the_policy_stops_a_page_that_was_made_to_call_home(chromium, studio, pa
 
 
 def test_it_listens_on_loopback_only(studio):
-    """No other machine reaches it."""
+    """The port is only open on loopback, so that no other machine can reach it."""
     port = urlsplit(studio.address).port
     lines = Path("/proc/net/tcp").read_text().splitlines()
     listening = {line.split()[1] for line in lines[1:] if line.split()[3] == "0A"}
@@ -161,7 +161,7 @@ def test_it_listens_on_loopback_only(studio):
 
 
 def test_a_stranger_sees_a_page_that_says_what_to_do(chromium, studio):
-    """Not a bare error."""
+    """The page tells a browser without the cookie how to get a link."""
     with chromium.new_context() as window:
         page = window.new_page()
         page.goto(studio.address)
@@ -170,14 +170,14 @@ def test_a_stranger_sees_a_page_that_says_what_to_do(chromium, studio):
 
 
 def test_uploads_go_nowhere_else(page, studio):
-    """The routes of the page take nothing without the cookie either."""
+    """The upload route of the page needs the cookie too."""
     response = request(studio, "/_nicegui/client/x/upload/1", "POST", content_length="0")
     assert response.status == 403
     assert json.dumps(response.getheader("set-cookie")) == "null"
 
 
 def test_a_private_file_leads_into_the_studio(start, tmp_path):
-    """As the command opens the browser: a page that begins elsewhere still gets in."""
+    """A local file may redirect the browser to the link, which is how the command opens it."""
     shutil.copy(Path(__file__).parent / "shop_app.py", tmp_path / "app.py")
 
     def write_file(running):

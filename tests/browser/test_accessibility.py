@@ -1,4 +1,4 @@
-"""The page for everybody: axe finds nothing serious, in light and dark, and it can be used by keyboard alone."""
+"""Accessibility: axe finds nothing serious, in light and dark, and the page can be used by keyboard alone."""
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -8,7 +8,7 @@ SERIOUS = {"serious", "critical"}
 
 
 def check(page):
-    """Run axe on what is shown."""
+    """Run axe on what is shown, and check that it finds nothing serious."""
     found = [each for each in Axe().run(page).response["violations"] if each["impact"] in SERIOUS]
     shown = [
         (
@@ -23,7 +23,7 @@ def check(page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(open_window, scheme):
-    """On each tab, with forms, errors, results, questions and details open."""
+    """Each tab is checked, with forms, errors, results, permission requests and details open."""
     with open_window(color_scheme=scheme, reduced_motion="reduce") as page:
         assert page.evaluate("document.body.classList.contains('body--dark')") == (scheme == "dark")
         page.get_by_role("button", name="order").click()
@@ -76,7 +76,7 @@ def test_a_tool_is_called_by_keyboard_alone(page):
 
 
 def test_the_tabs_are_reached_by_arrow_keys(page):
-    """As the roles of tabs promise."""
+    """Arrow keys move between tabs, as their ARIA roles promise."""
     page.get_by_role("tab", name="Tools").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
@@ -84,14 +84,14 @@ def test_the_tabs_are_reached_by_arrow_keys(page):
 
 
 def test_light_and_dark_can_be_switched(page):
-    """Whatever the system has."""
+    """The button switches the page to dark, whatever the system prefers."""
     assert not page.evaluate("document.body.classList.contains('body--dark')")
     page.get_by_role("button", name="Light or dark").click()
     expect(page.locator("body.body--dark")).to_have_count(1)
 
 
 def test_a_small_screen_shows_everything(open_window):
-    """Columns are put below each other; nothing is wider than the screen."""
+    """Columns are shown below each other, and nothing is wider than the screen."""
     with open_window() as page:
         page.set_viewport_size({"width": 390, "height": 800})
         page.get_by_role("button", name="order").click()

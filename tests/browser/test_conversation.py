@@ -1,4 +1,4 @@
-"""The tab with the conversation, with the real CLI and the scripted model: questions, answers, interrupts, cost."""
+"""The tab with the conversation, with the real CLI and the scripted model: permissions, interrupts, cost."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 
 def open_tab(page):
-    """Show the tab, with an empty conversation."""
+    """Open the tab, with an empty conversation."""
     page.get_by_role("tab", name="Conversation").click()
     state = page.get_by_role("status").filter(has_text=re.compile("not started|waiting|working|ended"))
     expect(state).to_be_visible()
@@ -23,18 +23,18 @@ def send(page, text):
 
 
 def allow(page):
-    """Answer the open question about a call."""
+    """Allow the call that waits for permission."""
     page.get_by_role("button", name="Allow", exact=True).click()
 
 
 def ended(page, number=1):
-    """Wait for the end of a turn."""
+    """Wait until so many turns have ended."""
     expect(page.get_by_text("Turn ended")).to_have_count(number)
     expect(page.get_by_text("waiting for a prompt")).to_be_visible()
 
 
 def test_a_whole_conversation(page):
-    """A prompt, a permission asked where the call is, the result, the answer, the cost; then the next turn."""
+    """The prompt, a permission request at the call, the result, the answer and the cost are shown, turn by turn."""
     open_tab(page)
     expect(page.get_by_text("A scripted model answers, not Claude")).to_be_visible()
     send(page, "add a=15 b=27")
@@ -76,7 +76,7 @@ def test_always_allow_asks_once(page):
 
 
 def test_an_elicitation_a_failure_and_its_place(page):
-    """What a tool asks is answered on the page; a failed tool shows its traceback to its author."""
+    """An elicitation is answered on the page; a failed tool shows its traceback to its author."""
     open_tab(page)
     send(page, "ask")
     allow(page)
@@ -92,7 +92,7 @@ def test_an_elicitation_a_failure_and_its_place(page):
 
 
 def test_an_interrupt_ends_the_turn_and_the_tool(page):
-    """Progress is live before it; the conversation goes on after it."""
+    """Progress is shown live before the interrupt; the conversation goes on after it."""
     open_tab(page)
     send(page, "slow steps=500")
     allow(page)
@@ -107,7 +107,7 @@ def test_an_interrupt_ends_the_turn_and_the_tool(page):
 
 
 def test_a_question_of_an_interrupted_turn_takes_no_answer(page):
-    """The question says that it is no longer needed."""
+    """The page says that the answer is no longer needed, and has no buttons for it."""
     open_tab(page)
     send(page, "add a=1 b=2")
     expect(page.get_by_role("button", name="Allow", exact=True)).to_be_visible()
@@ -117,7 +117,7 @@ def test_a_question_of_an_interrupted_turn_takes_no_answer(page):
 
 
 def test_hostile_text_in_a_conversation_is_text(page):
-    """Output of tools, their logs and what the model repeats are shown, never run."""
+    """Output of tools, their logs and the model's repetition of it are shown as text, and never run."""
     open_tab(page)
     send(page, "hostile size=200000")
     allow(page)
@@ -126,7 +126,7 @@ def test_hostile_text_in_a_conversation_is_text(page):
 
 
 def test_your_own_claude_is_told_apart_before_anything_is_paid(page):
-    """The switch shows in words and colour who would answer."""
+    """The page says who would answer, and that your own Claude costs money."""
     open_tab(page)
     page.get_by_label("Who answers").click()
     page.get_by_role("option", name="Your own Claude").click()
@@ -137,7 +137,7 @@ def test_your_own_claude_is_told_apart_before_anything_is_paid(page):
 
 
 def test_a_second_window_shows_the_same_conversation(page, chromium, studio):
-    """Questions can be answered in either, once."""
+    """A permission request is shown in both windows, and can be answered in either."""
     open_tab(page)
     send(page, "add a=2 b=2")
     expect(page.get_by_role("button", name="Allow", exact=True)).to_be_visible()
@@ -152,7 +152,7 @@ def test_a_second_window_shows_the_same_conversation(page, chromium, studio):
 
 
 def test_a_tool_that_is_added_in_mid_conversation_can_be_called(start, tmp_path):
-    """The CLI hears of the changed file."""
+    """The CLI is told that the list of tools has changed."""
     one = "\n\n@shop.tool\ndef one() -> str:\n    'One.'\n    return 'first'\n"
     text = "from toolwire import ToolServer\nshop = ToolServer('shop')\n" + one
     app = tmp_path / "app.py"
@@ -171,7 +171,7 @@ def test_a_tool_that_is_added_in_mid_conversation_can_be_called(start, tmp_path)
 
 
 def test_the_timeline_has_the_times_of_the_run(page, tmp_path):
-    """The spans of the conversation follow from its frames: a function ran as long as they say."""
+    """The spans follow from the frames of the conversation: a span is as long as the time between its frames."""
     open_tab(page)
     send(page, "slow steps=3")
     allow(page)
@@ -194,7 +194,7 @@ def test_the_timeline_has_the_times_of_the_run(page, tmp_path):
 
 
 def test_without_a_cli_the_page_says_what_to_do_and_the_scripted_model_answers(start, tmp_path):
-    """In words of the page, not of another command."""
+    """The message speaks of the page's own controls, not of options of other commands."""
     (tmp_path / "app.py").write_text("def double(a: int) -> int:\n    return 2 * a\n")
     page, _ = start("app.py", "--live", TOOLWIRE_CLI=str(tmp_path / "none"))
     page.get_by_role("tab", name="Conversation").click()
@@ -214,7 +214,7 @@ def test_without_a_cli_the_page_says_what_to_do_and_the_scripted_model_answers(s
 
 
 def test_a_hook_of_the_settings_appears_where_it_ran(start, tmp_path):
-    """With its outcome and what it printed; on the timeline too."""
+    """It is shown with its outcome and its output, on the timeline too."""
     hook = {"type": "command", "command": "echo checked by a hook"}
     settings = {"hooks": {"PreToolUse": [{"matcher": "mcp__shop__one", "hooks": [hook]}]}}
     (tmp_path / ".claude").mkdir()

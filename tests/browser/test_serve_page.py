@@ -1,4 +1,4 @@
-"""What a browser shows at the address of `toolwire serve --http`: a notice, and nothing to press."""
+"""What a browser shows at the address of `toolwire serve --http`: a notice without any controls."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 @pytest.fixture
 def address(tmp_path):
-    """A server of the shop that wants a token."""
+    """Serve the shop with a token, and yield the address."""
     shutil.copy(Path(__file__).parent / "shop_app.py", tmp_path / "app.py")
     env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     env |= {"HOME": str(tmp_path), "TOOLWIRE_TOKEN": "a-long-token-of-a-test"}
@@ -36,7 +36,7 @@ def address(tmp_path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_address_in_a_browser_says_what_it_is(chromium, address, scheme):
-    """Name, how to connect, that a token is needed; no token, no form, no tool; nothing for axe to complain of."""
+    """It shows the name and how to connect with a token, but no token, form or tool; axe finds nothing serious."""
     with chromium.new_context(color_scheme=scheme, viewport={"width": 390, "height": 700}) as window:
         page = window.new_page()
         wrong = []

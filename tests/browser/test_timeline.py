@@ -1,4 +1,4 @@
-"""The tab with the timeline: recordings, sessions of the past, every frame, and a run turned into a pytest."""
+"""The tab with the timeline: recordings, past sessions, every frame, and a run turned into a pytest."""
 
 import json
 import os
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 def send(page, text):
-    """Send a prompt, and allow its call."""
+    """Send a prompt."""
     page.get_by_role("tab", name="Conversation").click()
     page.get_by_label("Prompt").fill(text)
     page.get_by_label("Prompt").press("Enter")
@@ -62,7 +62,7 @@ def write_recording(path, turns):
 
 
 def test_a_recording_with_5000_frames_is_opened_and_scrolled(start, tmp_path, record_property):
-    """Only the rows in sight are drawn; any of them can be opened, by mouse and by keyboard."""
+    """Only visible rows are drawn; any row can be opened, by mouse and by keyboard."""
     frames = write_recording(tmp_path / "run.jsonl", 200)
     assert frames >= 5_000
     page, _ = start("run.jsonl")
@@ -90,7 +90,7 @@ def test_a_recording_with_5000_frames_is_opened_and_scrolled(start, tmp_path, re
 
 
 def test_what_failed_and_what_it_cost_are_found_from_the_page_alone(start, tmp_path):
-    """As somebody would who has never seen it: the reason is on top, and leads to the call."""
+    """A newcomer finds the reason of the failure at the top, with a button that leads to the call."""
     write_recording(tmp_path / "run.jsonl", 8)
     page, _ = start("run.jsonl")
     summary = page.get_by_role("region", name="Summary of the run")
@@ -104,7 +104,7 @@ def test_what_failed_and_what_it_cost_are_found_from_the_page_alone(start, tmp_p
 
 
 def test_a_run_becomes_a_pytest_that_passes_as_written(start, tmp_path):
-    """One click, saved beside the file of the tools."""
+    """The test is downloaded, passes beside the file of the tools, and fails when the tool is broken."""
     shutil.copy(HERE / "shop_app.py", tmp_path / "app.py")
     page, _ = start("app.py:shop", "--yes")
     send(page, "add a=15 b=27\nfail word=tea")
@@ -124,7 +124,7 @@ def test_a_run_becomes_a_pytest_that_passes_as_written(start, tmp_path):
 
 
 def run_pytest(folder):
-    """Run the written test as its owner would."""
+    """Run the written test as its user would."""
     env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ} | {"HOME": str(folder)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_run.py"]
     return subprocess.run(
@@ -133,7 +133,7 @@ def run_pytest(folder):
 
 
 def test_a_session_of_the_past_is_shown(start, tmp_path):
-    """By its id, read from the user's history."""
+    """It is found by its id in the user's transcripts."""
     folder = tmp_path / "home" / ".claude" / "projects" / "-somewhere"
     folder.mkdir(parents=True)
     session = "11111111-2222-4333-8444-555555555555"
@@ -160,7 +160,7 @@ def test_a_session_of_the_past_is_shown(start, tmp_path):
 
 
 def test_hostile_frames_are_text(start, tmp_path):
-    """A recording from a stranger runs nothing."""
+    """Hostile text in a recording is shown, and never run."""
     bad = "<img src=x onerror='window.pwned=1'>{{constructor.constructor('window.pwned=1')()}}</script>"
     lines = [
         {"toolwire_recording": 1, "version": bad, "argv": [bad]},
@@ -177,7 +177,7 @@ def test_hostile_frames_are_text(start, tmp_path):
 
 
 def test_the_times_on_the_page_are_those_of_the_recording(start, tmp_path):
-    """Start and length of each span, read again from the file."""
+    """Start and duration of each span are those that are read from the file."""
     write_recording(tmp_path / "run.jsonl", 3)
     [timeline] = read_recording(tmp_path / "run.jsonl")
     page, _ = start("run.jsonl")
@@ -193,7 +193,7 @@ def test_the_times_on_the_page_are_those_of_the_recording(start, tmp_path):
     [("run.jsonl", "not JSON\n", "line 1: not JSON"), ("gone.jsonl", None, "No such file")],
 )
 def test_what_is_no_recording_is_said_in_the_terminal(tmp_path, name, text, why):
-    """Before any page opens."""
+    """The command fails with the reason, before any page opens."""
     if text is not None:
         (tmp_path / name).write_text(text)
     env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ} | {

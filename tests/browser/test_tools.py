@@ -12,13 +12,13 @@ def choose(page, name):
 
 
 def call(page):
-    """Press the button; returns the newest call."""
+    """Press the button, and return the newest call."""
     page.get_by_role("button", name="Call").click()
     return page.get_by_role("region", name="Calls").locator("section.tw-call").first
 
 
 def test_a_tool_is_called_with_numbers(page):
-    """Values are read by the schema, the result and its time are shown."""
+    """Values are converted according to the schema; the result and its duration are shown."""
     choose(page, "add")
     page.get_by_label("a *").fill("15")
     page.get_by_label("b *").fill("27.5")
@@ -29,7 +29,7 @@ def test_a_tool_is_called_with_numbers(page):
 
 
 def test_a_nested_form_shows_each_error_at_its_field(page):
-    """Nothing is sent while arguments do not fit; then the nested models arrive as they were filled in."""
+    """Nothing is sent while arguments are invalid; then the nested models arrive as they were filled in."""
     choose(page, "order")
     before = page.get_by_role("region", name="Calls").locator("section.tw-call").count()
     page.get_by_role("button", name="Call").click()
@@ -93,7 +93,7 @@ def test_progress_and_logs_are_live_and_a_call_can_be_cancelled(page):
 
 
 def test_a_tool_asks_and_is_answered(page):
-    """The form of an elicitation is where the call is, with errors at its fields."""
+    """The form of an elicitation is shown at the call, with errors at its fields."""
     choose(page, "ask")
     made = call(page)
     made.get_by_label("Name *").fill("Bo")
@@ -107,7 +107,7 @@ def test_a_tool_asks_and_is_answered(page):
 
 
 def test_a_failure_shows_what_the_model_reads_and_where_the_code_failed(page):
-    """The author sees the file and the line."""
+    """The page shows the traceback with the failing line."""
     choose(page, "fail")
     page.get_by_label("word *").fill("tea")
     made = call(page)
@@ -117,7 +117,7 @@ def test_a_failure_shows_what_the_model_reads_and_where_the_code_failed(page):
 
 
 def test_pictures_and_sounds_are_shown(page):
-    """By their types, from the data in the result."""
+    """They are shown according to their types, from the data in the result."""
     choose(page, "media")
     made = call(page)
     picture = made.get_by_role("img", name="Picture from the tool")
@@ -137,7 +137,7 @@ def test_a_file_is_uploaded(page):
 
 
 def test_hostile_output_is_text(page):
-    """Scripts, markup and templates are shown, never run; a huge result is cut, and can be downloaded."""
+    """Scripts, markup and templates are shown, and never run; a huge result is truncated, and can be downloaded."""
     choose(page, "hostile")
     page.get_by_label("size").fill("3000000")
     made = call(page)
@@ -149,14 +149,14 @@ def test_hostile_output_is_text(page):
 
 
 def test_the_list_is_searched(page):
-    """By name and description."""
+    """Names and descriptions are searched."""
     page.get_by_label("Search the tools").fill("slowly")
     expect(page.get_by_text("1 of 8 tools")).to_be_visible()
     expect(page.locator(".tw-entry")).to_have_count(1)
 
 
 def test_a_changed_file_appears_by_itself(start, tmp_path):
-    """A tool that is added, one that fails to load, and the mended file; what was typed in another tool stays."""
+    """A new tool appears, a broken file is reported until it is fixed, and values typed for another tool stay."""
     app = tmp_path / "app.py"
     text = (
         "from toolwire import ToolServer\nshop = ToolServer('shop')\n\n\n"
@@ -180,7 +180,7 @@ def test_a_changed_file_appears_by_itself(start, tmp_path):
 
 
 def test_the_list_keeps_the_focus_while_a_call_runs(page):
-    """Who walks through the list with the keyboard is not thrown out by each step of a tool."""
+    """Steps of a running tool do not take the keyboard focus away from the list."""
     choose(page, "slow")
     page.get_by_label("steps").fill("200")
     made = call(page)
@@ -205,7 +205,7 @@ async def sign_in(context: Context) -> str:
 
 
 def test_an_address_that_is_none_is_shown_and_can_be_declined(start, tmp_path):
-    """It is text, without a link, and the tool gets its answer."""
+    """The invalid URL is shown as text, without a link, and the tool gets the user's answer."""
     (tmp_path / "app.py").write_text(STRANGE)
     page, _ = start("app.py")
     page.get_by_role("button", name="sign_in").click()
@@ -217,7 +217,7 @@ def test_an_address_that_is_none_is_shown_and_can_be_declined(start, tmp_path):
 
 
 def test_a_target_that_sets_up_logging_does_not_fill_the_terminal(start, tmp_path):
-    """Some libraries do when a server is made; the requests of the page are of no interest."""
+    """Some libraries set up logging; the log records of the page's own requests stay hidden."""
     text = (
         "import logging\nlogging.basicConfig(level=logging.INFO)\n\n\ndef first() -> str:\n    return 'one'\n"
     )

@@ -1,4 +1,4 @@
-"""The way of docs/studio.md as a new user goes it: why did this call fail, and what did the run cost?"""
+"""The steps of docs/studio.md, done by a new user: why did this call fail, and what did the run cost?"""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ BOOK = 'book traveller={"name":"Ann","age":34} stops=[{"city":"Ulm"},{"city":"Li
 
 
 def record(folder):
-    """Run the example with the scripted model, in an environment made from scratch."""
+    """Run the example with the scripted model, in a fresh environment."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
     env = {"PATH": os.defpath, "HOME": str(home), VARIABLE: bundled_cli()}
@@ -35,7 +35,7 @@ def record(folder):
 
 
 def test_the_reason_and_the_cost_are_found_and_the_tool_is_mended(start, tmp_path):
-    """By the names that the page shows, in the order of the document; the cost is the one of the terminal."""
+    """The page's own labels are used, in the document's order; the cost is the one that the terminal showed."""
     for name in ("trips.py", "offline.py"):
         shutil.copy(ROOT / "examples" / name, tmp_path)
     printed = record(tmp_path)

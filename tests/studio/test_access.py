@@ -1,4 +1,4 @@
-"""The studio's links and cookies, without a server: which requests are let in."""
+"""The links and cookies of the studio, without a server: which requests are accepted."""
 
 import pytest
 
@@ -10,7 +10,7 @@ BASE = "http://127.0.0.1:8000/"
 
 
 def make_scope(path="/", query="", kind="http", method="GET", **headers):
-    """A request as uvicorn passes it on."""
+    """Return the ASGI scope of a request, as uvicorn passes it on."""
     given = {"host": "127.0.0.1:8000", **headers}
     return {
         "type": kind,
@@ -53,7 +53,7 @@ async def enter(access):
 
 
 async def test_a_link_gives_a_cookie_and_the_cookie_the_page():
-    """The token itself is used up."""
+    """The token of the link cannot be used again."""
     access = Access()
     cookie = await enter(access)
     answer = await ask(access, make_scope(cookie=cookie))
@@ -62,7 +62,7 @@ async def test_a_link_gives_a_cookie_and_the_cookie_the_page():
 
 
 async def test_a_link_that_is_opened_again_by_the_same_browser_leads_to_the_page():
-    """A second click on the link in the terminal is no error."""
+    """A second click on the link in the terminal is not an error, because the browser has the cookie."""
     access = Access()
     link = access.make_link(BASE).partition("?")[2]
     first = await ask(access, make_scope(query=link))
@@ -72,7 +72,7 @@ async def test_a_link_that_is_opened_again_by_the_same_browser_leads_to_the_page
 
 
 async def test_a_link_is_used_up_by_a_browser_that_is_let_in_already():
-    """It is worth nothing to whoever reads it afterwards."""
+    """Someone who reads the link afterwards cannot use it."""
     access = Access()
     cookie = await enter(access)
     link = access.make_link(BASE).partition("?")[2]
@@ -91,7 +91,7 @@ async def test_a_link_is_used_up_by_a_browser_that_is_let_in_already():
     ],
 )
 async def test_a_token_is_not_used_up_by_what_is_no_visit(scope):
-    """Another page cannot burn the user's link."""
+    """A request from another page cannot use up the user's link."""
     access = Access()
     query = access.make_link(BASE).partition("?")[2]
     answer = await ask(access, make_scope(query=query, **scope))
@@ -112,7 +112,7 @@ async def test_a_token_is_not_used_up_by_what_is_no_visit(scope):
     ],
 )
 async def test_only_the_cookie_of_this_studio_counts(cookie):
-    """Not an empty one, a wrong one, one of another port, or none that can be read."""
+    """A cookie that is empty, wrong, unreadable or of another port is refused."""
     access = Access()
     key = (await enter(access)).partition("=")[2]
     assert (await ask(access, make_scope(cookie=cookie.format(key=key))))["status"] == 403
@@ -131,7 +131,7 @@ async def test_only_the_cookie_of_this_studio_counts(cookie):
     ],
 )
 async def test_cookies_of_other_servers_on_this_machine_keep_nobody_out(cookies):
-    """A browser sends those of all ports, in any form, and another server may have set one of this name."""
+    """A browser sends the cookies of all ports, in any form, and another server may have used the same name."""
     access = Access()
     own = await enter(access)
     assert (await ask(access, make_scope(cookie=cookies.format(own=own))))["status"] == 200
@@ -146,7 +146,7 @@ async def test_cookies_of_other_servers_on_this_machine_keep_nobody_out(cookies)
     ],
 )
 async def test_a_header_that_decides_may_come_once(name, values):
-    """Two parts of a server may each believe another one."""
+    """Otherwise two parts of the server might each use another value."""
     access = Access()
     scope = make_scope(cookie=await enter(access))
     scope["headers"] = [each for each in scope["headers"] if each[0] != name.encode()]
@@ -157,7 +157,7 @@ async def test_a_header_that_decides_may_come_once(name, values):
 @pytest.mark.parametrize("site", ["same-site", "cross-site", "same-origin", "none"])
 @pytest.mark.parametrize("mode", ["no-cors", "navigate"])
 async def test_another_page_of_this_machine_cannot_load_anything(site, mode):
-    """Its requests have the cookie, since cookies know no ports. A link to the studio may stand anywhere."""
+    """Its requests have the cookie, since cookies do not depend on the port. A link to the studio is allowed."""
     access = Access()
     headers = {"sec-fetch-site": site, "sec-fetch-mode": mode, "cookie": await enter(access)}
     refused = mode == "no-cors" and site in {"same-site", "cross-site"}
@@ -165,7 +165,7 @@ async def test_another_page_of_this_machine_cannot_load_anything(site, mode):
 
 
 async def test_a_socket_without_origin_is_closed():
-    """Browsers always send one; whoever does not is no page of ours."""
+    """Browsers always send an Origin header with a WebSocket, so the client is none of our pages."""
     access = Access()
     cookie = await enter(access)
     assert (await ask(access, make_scope(kind="websocket", cookie=cookie)))["type"] == "websocket.close"
@@ -174,7 +174,7 @@ async def test_a_socket_without_origin_is_closed():
 
 
 async def test_only_the_latest_links_work():
-    """A terminal in which Enter is held down keeps no endless list."""
+    """Otherwise holding Enter down in the terminal would make the list of links grow without limit."""
     access = Access()
     links = [access.make_link(BASE) for _ in range(50)]
     assert not access.redeem(links[0].partition("=")[2])
@@ -186,14 +186,14 @@ async def test_only_the_latest_links_work():
 )
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 async def test_another_origin_is_refused_even_with_the_cookie(origin, kind):
-    """A page of another site can make a browser send requests, with whatever it lets along."""
+    """A page of another site can make a browser send requests, which may have the cookie."""
     access = Access()
     answer = await ask(access, make_scope(kind=kind, cookie=await enter(access), origin=origin))
     assert answer.get("status") == 403 or answer["type"] == "websocket.close"
 
 
 async def test_what_a_proxy_would_say_does_not_reach_the_page():
-    """NiceGUI would put the prefix into its HTML."""
+    """Proxy headers are removed, because NiceGUI would put the prefix into its HTML."""
     access, seen = Access(), []
 
     async def look(scope, _receive, send):

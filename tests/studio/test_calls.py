@@ -14,7 +14,7 @@ LIMIT = 20
 
 @pytest.fixture
 async def bench():
-    """Tools of every kind of end."""
+    """Open a bench with tools that return, fail, wait, log and ask."""
     server = ToolServer("calc")
 
     @server.tool
@@ -63,7 +63,7 @@ async def finish(call):
 
 
 async def test_a_result_and_its_time(bench):
-    """The content is as the server sent it."""
+    """The content is as the server sent it, and the duration is recorded."""
     assert [tool.name for tool in bench.tools] == ["add", "fail", "wait", "talk", "ask"]
     call = await finish(bench.call("add", {"a": 1, "b": 2}))
     assert (call.state, call.content[0]["text"]) == ("done", "3")
@@ -83,7 +83,7 @@ async def test_a_failed_call_has_the_text_for_the_model_and_the_traceback_for_th
 
 @pytest.mark.parametrize(("tool", "arguments"), [("add", {"a": "x"}), ("nothing", {})])
 async def test_a_refused_request_is_an_error_of_the_call(bench, tool, arguments):
-    """Such as arguments that do not fit; whoever filled in the form is told."""
+    """Such as arguments that do not fit the schema: the page that made the call is notified."""
     told = []
     call = bench.call(tool, arguments)
     call.on_failure = told.append
@@ -105,7 +105,7 @@ async def test_progress_and_logs_come_while_it_runs_and_cancel_ends_it(bench):
 
 
 async def test_logs_are_bounded(bench):
-    """The rest is counted."""
+    """The log messages beyond the limit are only counted."""
     call = await finish(bench.call("talk", {}))
     assert (len(call.logs), call.logs_left_out) == (MOST_LOGS, 5)
 
@@ -115,7 +115,7 @@ async def test_logs_are_bounded(bench):
     [pytest.param(10**400, id="huge"), float("inf"), float("nan"), True, "1", None],
 )
 def test_progress_that_is_no_usable_number_is_none(number):
-    """A server of another's may send anything."""
+    """A server of another library may send any values."""
     call = ToolCall("wait", {})
     call.note_progress(number, number, number)
     assert (call.progress, call.total) == (None, None)
@@ -133,7 +133,7 @@ async def test_a_question_is_answered_once(bench):
 
 
 async def test_a_question_of_a_cancelled_call_takes_no_answer(bench):
-    """It is not asked any more."""
+    """The question is cancelled with the call."""
     call = bench.call("ask", {})
     await until(lambda: call.questions)
     bench.cancel(call)
@@ -143,13 +143,13 @@ async def test_a_question_of_a_cancelled_call_takes_no_answer(bench):
 
 
 async def test_a_tool_that_is_added_is_listed_by_itself(bench):
-    """`list_changed` of the server is followed."""
+    """The bench follows the server's `list_changed` notifications."""
     bench.server.tool(lambda: "new", name="late")
     await until(lambda: bench.find("late"))
 
 
 async def test_another_server_takes_the_place_of_the_first(bench):
-    """A call that runs goes on with the old one."""
+    """A call that is running continues with the old server."""
     running = bench.call("wait", {})
     await until(lambda: running.logs)
     other = ToolServer("calc")
@@ -161,7 +161,7 @@ async def test_another_server_takes_the_place_of_the_first(bench):
 
 
 async def test_a_server_that_cannot_be_used_is_a_problem_on_the_page():
-    """Not an exception that ends the studio."""
+    """It does not raise an exception, which would end the studio."""
 
     class Broken(ToolServer):
         def connect(self, *_args, **_more):

@@ -26,7 +26,7 @@ class Sure(BaseModel):
 
 @pytest.fixture
 def server():
-    """Two tools."""
+    """Return a server with tools that add, wait and ask."""
     made = ToolServer("calc")
 
     @made.tool
@@ -47,7 +47,7 @@ def server():
 
 
 def play(*steps):
-    """A peer whose CLI plays these steps."""
+    """Return a peer whose CLI plays these steps."""
 
     async def peer(_stack, _servers, _live):
         return {"spawn_claude_code_process": ScriptedCLI(list(steps))}
@@ -63,19 +63,19 @@ async def until(condition):
 
 
 async def begin(server, *steps, prompt="go", **options):
-    """Send a prompt to a new conversation."""
+    """Send a prompt to a new conversation and return it."""
     conversation = Conversation({"calc": server}, play(*steps), options)
     await conversation.send(prompt)
     return conversation
 
 
 def kinds(conversation):
-    """The classes of the items, in order."""
+    """Return the classes of the items, in order."""
     return [type(each) for each in conversation.items]
 
 
 async def test_a_turn_with_a_call_that_is_allowed(server):
-    """Prompt, call with its question and result, text, end; with cost and timeline."""
+    """The items are prompt, call with its question and result, text, and end; cost and timeline are there."""
     conversation = await begin(server, call("mcp__calc__add", {"a": 1, "b": 2}), say("Three."))
     await until(lambda: conversation.questions.open)
     [question] = conversation.questions.open
@@ -93,7 +93,7 @@ async def test_a_turn_with_a_call_that_is_allowed(server):
 
 
 async def test_a_denied_call_is_a_failed_one(server):
-    """With the reason for the model."""
+    """The model gets the reason."""
     conversation = await begin(server, call("mcp__calc__add", {"a": 1, "b": 2}), say("Well."))
     await until(lambda: conversation.questions.open)
     conversation.questions.open[0].deny("not today")
@@ -104,7 +104,7 @@ async def test_a_denied_call_is_a_failed_one(server):
 
 
 async def test_always_is_for_this_conversation(server):
-    """The next one asks again."""
+    """The next conversation asks for permission again."""
     steps = [
         call("mcp__calc__add", {"a": 1, "b": 2}),
         say("One."),
@@ -126,7 +126,7 @@ async def test_always_is_for_this_conversation(server):
 
 
 async def test_an_elicitation_is_an_item_of_its_own(server):
-    """It comes where it is asked."""
+    """It comes where it is asked, after its call."""
     conversation = await begin(server, call("mcp__calc__ask"), say("Done."), allowed_tools=["mcp__calc"])
     await until(lambda: conversation.questions.open)
     assert kinds(conversation) == [Prompted, Called, Asked]
@@ -137,7 +137,7 @@ async def test_an_elicitation_is_an_item_of_its_own(server):
 
 
 async def test_an_interrupt_cancels_the_call(server):
-    """And the conversation goes on."""
+    """The turn then ends."""
     steps = [call("mcp__calc__wait"), say("Still here.")]
     conversation = await begin(server, *steps, allowed_tools=["mcp__calc"])
     await until(lambda: len(conversation.items) > 1 and conversation.items[1].call.logs)
@@ -148,7 +148,7 @@ async def test_an_interrupt_cancels_the_call(server):
 
 
 async def test_a_cli_that_dies_is_told_and_the_next_prompt_starts_another(server):
-    """Nothing hangs, and what was asked is withdrawn."""
+    """The page shows the error, and a later prompt starts a new CLI."""
     conversation = await begin(server, exit_early(3))
     await until(lambda: conversation.state == "ended")
     assert [each.level for each in conversation.items if isinstance(each, Noted)] == ["error"]
@@ -158,7 +158,7 @@ async def test_a_cli_that_dies_is_told_and_the_next_prompt_starts_another(server
 
 
 async def test_a_cli_that_cannot_be_started_is_told(server):
-    """With the reason, on the page."""
+    """The page shows the reason."""
 
     async def peer(_stack, _servers, _live):
         raise CLINotFoundError("there is no CLI here")
@@ -171,7 +171,7 @@ async def test_a_cli_that_cannot_be_started_is_told(server):
 
 
 async def test_closing_in_mid_turn_ends_everything(server):
-    """A question that waits is not asked any more."""
+    """A question that waits is cancelled."""
     conversation = await begin(server, call("mcp__calc__add", {"a": 1, "b": 2}), say("x"))
     await until(lambda: conversation.questions.open)
     async with asyncio.timeout(LIMIT):
@@ -181,7 +181,7 @@ async def test_closing_in_mid_turn_ends_everything(server):
 
 @pytest.mark.parametrize("again", [False, True])
 async def test_a_start_that_is_given_up_leaves_nothing(server, again):
-    """The user may choose who answers while the CLI still starts: neither it nor its prompts come back."""
+    """The user may choose another peer while the CLI still starts: neither that CLI nor its prompts come back."""
     asked, closed, go_on = [], [], asyncio.Event()
 
     async def peer(stack, _servers, live):
@@ -227,7 +227,7 @@ async def test_closing_while_the_cli_starts_is_not_an_error(server):
 
 
 async def test_a_message_that_cannot_be_shown_ends_the_conversation_with_a_word(server, monkeypatch):
-    """It does not stay at work for ever."""
+    """Otherwise it would seem to be working forever."""
     conversation = Conversation({"calc": server}, play(say("hello")))
     monkeypatch.setattr(conversation, "_show", lambda _message: 1 / 0)
     await conversation.send("go")
@@ -237,7 +237,7 @@ async def test_a_message_that_cannot_be_shown_ends_the_conversation_with_a_word(
 
 
 async def test_runs_of_the_tools_own_are_not_on_the_timeline(server):
-    """A tool may talk to Claude itself."""
+    """A tool may run a conversation of its own."""
     from toolwire import ClaudeAgentOptions, run  # noqa: PLC0415 - only here
 
     @server.tool

@@ -1,4 +1,4 @@
-"""The form of a JSON schema: fields, typed text, arguments, and errors at their fields."""
+"""The form of a JSON schema: fields, typed text, arguments, and errors assigned to fields."""
 
 import base64
 import json
@@ -26,12 +26,12 @@ from toolwire.tools.schema.json_schema import compile_schema
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-# Values are drawn without the limits and patterns of a schema: those that do not fit are thrown away.
+# Values are drawn without a schema's limits and patterns; those that do not fit it are discarded.
 FILTERED = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 
 def of(**properties: Any) -> dict[str, Any]:
-    """The schema of arguments, none of them required."""
+    """Return a schema of arguments with these properties, none of them required."""
     return {"type": "object", "properties": properties}
 
 
@@ -45,11 +45,11 @@ def errors_in(call: Any) -> list[str]:
     return [str(each) for each in caught.value.violations]
 
 
-# A user who sees one form and fills in another like it, with what a page offers.
+# Simulates a user who sees one form and fills in another like it, with the inputs that a page has.
 
 
 def copy_as_user(seen: Form, typed: Form, path: Any = ()) -> None:
-    """Put what a form shows into another, field by field."""
+    """Copy the values that a form shows into another form, field by field."""
     field = seen.field(path)
     if seen.value(path) is None and field.nullable:
         typed.set_value(path, None)
@@ -84,7 +84,7 @@ def copy_as_user(seen: Form, typed: Form, path: Any = ()) -> None:
 
 
 def decode(text: str) -> bytes | None:
-    """The contents of a file that was uploaded; None for base64 that no upload makes, which a user must paste."""
+    """Return the contents of an uploaded file; None for base64 that no upload produces, so that it is pasted."""
     try:
         content = base64.b64decode(text, validate=True)
     except ValueError:
@@ -109,7 +109,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def check_round_trip(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Valid arguments are shown without errors, and can be filled in by a user."""
+    """Check that valid arguments are shown without errors and that a user can fill them in."""
     seen = Form(schema, arguments)
     assert same(seen.arguments(), arguments)
     assert seen.check() == {}
@@ -190,7 +190,7 @@ SCHEMAS = st.dictionaries(NAMES, st.recursive(LEAVES, nest, max_leaves=6), max_s
 
 @st.composite
 def fitting(draw: Any, schema: Any, root: dict[str, Any], depth: int = 5) -> Any:  # noqa: PLR0911
-    """Draw a value that fits a schema, as a rule."""
+    """Draw a value that usually fits the schema."""
     if not isinstance(schema, dict) or depth == 0:
         return draw(ANYTHING if depth else SCALARS)
     schema = {key: value for key, value in schema.items() if value is not None}
@@ -245,7 +245,7 @@ def fitting(draw: Any, schema: Any, root: dict[str, Any], depth: int = 5) -> Any
 @settings(max_examples=300, suppress_health_check=FILTERED)
 @given(st.data())
 def test_valid_arguments_survive_the_form(data):
-    """Any arguments that fit any schema: shown and read back they are the same, and a user can fill them in."""
+    """Arguments that fit their schema are shown and read back unchanged, and a user can fill them in."""
     schema = data.draw(SCHEMAS)
     arguments = data.draw(fitting(schema, schema))
     try:
@@ -258,7 +258,7 @@ def test_valid_arguments_survive_the_form(data):
 @settings(max_examples=100)
 @given(SCHEMAS, st.dictionaries(NAMES, ANYTHING, max_size=4))
 def test_any_arguments_survive_the_form(schema, arguments):
-    """Arguments that do not fit are shown too, as they are: a recorded call may be wrong."""
+    """Arguments that do not fit are shown unchanged too, because a recorded call may be wrong."""
     form = Form(schema, arguments)
     assert same(form.arguments(), arguments)
     typed = Form(schema)
@@ -357,7 +357,7 @@ def test_arguments_of_real_tools_survive_the_form(name, data):
 @pytest.mark.anyio
 @pytest.mark.parametrize("tangled", [False, True])
 async def test_arguments_of_openapi_operations_survive_the_form(tangled):
-    """Their schemas refer to each other in circles."""
+    """Schemas of operations refer to each other in cycles."""
     server = OpenAPI(ordinary(10, tangled=tangled), base_url="http://127.0.0.1:9", environ={})
     async with connect(server) as client:
         await server.loaded()
@@ -427,7 +427,7 @@ def check_arguments_of(schema: dict[str, Any]) -> None:
     ],
 )
 def test_a_schema_becomes_a_field_of_its_kind(schema, expected):
-    """One of the kinds that a page can draw, and JSON for everything else."""
+    """Each schema becomes one of the kinds that a page can draw, or JSON."""
     assert kind(schema) == expected
 
 
@@ -463,7 +463,7 @@ def test_a_field_has_its_own_title_and_not_that_of_its_model():
 
 
 def test_choices_have_distinct_labels():
-    """1 and "1" are two choices; a null beside others is what the field offers as null."""
+    """1 and "1" are two choices; null among other values makes the field nullable."""
     field = Form(of(a={"enum": [1, "1", True, "", None, 1]})).field(("a",))
     assert field.choices == (1, "1", True, "")
     assert field.labels == ("1", "1 (2)", "true", '""')
@@ -477,7 +477,7 @@ def test_choices_have_distinct_labels():
 
 
 def test_a_choice_is_made_by_value_or_label():
-    """Also of values that are equal in Python."""
+    """This also holds for values that are equal in Python, such as 1 and True."""
     form = Form(of(a={"enum": [1, True]}))
     form.set_text(("a",), "true")
     assert form.value(("a",)) is True
@@ -505,7 +505,7 @@ def test_a_choice_is_made_by_value_or_label():
     ],
 )
 def test_typed_text_is_read_by_kind(schema, text, value):
-    """As text, number, yes or no, date or JSON."""
+    """It is read as text, number, yes or no, date or JSON."""
     form = Form(of(a=schema))
     form.set_text(("a",), text)
     assert same(form.arguments(), {"a": value})
@@ -529,7 +529,7 @@ def test_typed_text_is_read_by_kind(schema, text, value):
     ],
 )
 def test_text_that_cannot_be_read_is_an_error_at_its_field(schema, text, reason):
-    """The text stays in the input, the arguments are refused, and mending it is enough."""
+    """The text stays in the input and the arguments are refused, until the text is corrected or removed."""
     form = Form(of(a=schema, b={"type": "string"}))
     form.set_text(("b",), "x")
     form.set_text(("a",), text)
@@ -543,7 +543,7 @@ def test_text_that_cannot_be_read_is_an_error_at_its_field(schema, text, reason)
 
 
 def test_null_empty_and_not_given_are_three_things():
-    """An optional text may be any of them."""
+    """An optional text may be null, empty or missing."""
     form = Form(of(a={"type": ["string", "null"]}))
     assert (form.arguments(), form.is_given(("a",))) == ({}, False)
     form.set_text(("a",), "")
@@ -556,14 +556,14 @@ def test_null_empty_and_not_given_are_three_things():
 
 
 def test_a_number_that_is_emptied_is_not_given():
-    """The input of a number has no other way to say so."""
+    """The input of a number has no other way to remove it."""
     form = Form(of(a={"type": "integer"}), {"a": 5})
     form.set_text(("a",), "")
     assert form.arguments() == {}
 
 
 def test_a_file_becomes_base64():
-    """In the alphabet that the schema asks for."""
+    """The base64 alphabet is that of the schema."""
     form = Form(
         of(a={"type": "string", "format": "byte"}, b={"type": "string", "contentEncoding": "base64url"})
     )
@@ -574,14 +574,14 @@ def test_a_file_becomes_base64():
 
 
 def test_nested_values_make_the_objects_around_them():
-    """A user who fills in a street has given an address."""
+    """A street that is filled in also makes the address around it."""
     form = Form(of(home=of(address=of(street={"type": "string"}))))
     form.set_text(("home", "address", "street"), "Main St")
     assert form.arguments() == {"home": {"address": {"street": "Main St"}}}
 
 
 def test_changing_the_result_changes_nothing_in_the_form():
-    """Neither do later changes of what was put in."""
+    """Nor do later changes of the values that were passed in."""
     given_list = [1]
     form = Form(of(a={}), {"a": given_list})
     given_list.append(2)
@@ -590,7 +590,7 @@ def test_changing_the_result_changes_nothing_in_the_form():
 
 
 def test_values_that_are_not_json_are_refused():
-    """At once, and nothing changes."""
+    """They are refused at once, and nothing changes."""
     form = Form(of(a={}), {"a": 1})
     errors_in(lambda: form.set_value(("a",), float("nan")))
     errors_in(lambda: form.set_arguments({"a": object()}))
@@ -599,7 +599,7 @@ def test_values_that_are_not_json_are_refused():
 
 @pytest.mark.parametrize("path", [("a", "b"), ("a", 0), (0,)])
 def test_a_path_that_leads_nowhere_is_a_key_error(path):
-    """There is nothing below a number, and the arguments have no indexes."""
+    """A number has no members, and the arguments have no indexes."""
     form = Form(of(a={"type": "integer"}))
     for change in (form.field, form.clear, lambda path: form.set_value(path, 1), form.add_item):
         with pytest.raises(KeyError):
@@ -610,7 +610,7 @@ def test_a_path_that_leads_nowhere_is_a_key_error(path):
 
 
 def test_list_items_are_added_moved_and_removed():
-    """What was typed and could not be read moves with its item."""
+    """Text that could not be read moves with its item."""
     form = Form(of(a={"type": "array", "items": {"type": "integer"}}))
     for text in ("1", "x", "3"):
         form.set_text(form.add_item(("a",)), text)
@@ -637,7 +637,7 @@ def test_an_item_that_is_not_filled_in_is_an_error():
 
 
 def test_a_list_of_fixed_length_has_its_items_at_once():
-    """Each of its own kind."""
+    """Each item has its own kind."""
     pair = {
         "type": "array",
         "prefixItems": [{"type": "string"}, {"type": "integer"}],
@@ -653,7 +653,7 @@ def test_a_list_of_fixed_length_has_its_items_at_once():
 
 
 def test_a_choice_that_python_takes_for_another_is_not_picked():
-    """True is not 1, neither alone nor among several."""
+    """True is not 1, neither in a single choice nor in a multiple one."""
     form = Form(of(one={"enum": [1, True]}, many={"type": "array", "items": {"enum": [0, False, 1, True]}}))
     assert (form.picked(("one",)), form.picked(("many",))) == ([], [])
     form.set_value(("one",), True)
@@ -662,7 +662,7 @@ def test_a_choice_that_python_takes_for_another_is_not_picked():
 
 
 def test_entries_of_a_map_are_added_and_removed():
-    """No name is there twice."""
+    """A name that exists already is refused."""
     form = Form(of(a={"type": "object", "additionalProperties": {"type": "integer"}}))
     form.set_text(form.add_entry(("a",), "x"), "1")
     form.set_text(form.add_entry(("a",), "y"), "no")
@@ -695,7 +695,7 @@ PETS = {
 
 
 def test_a_variant_is_chosen_by_its_title_and_begins_with_what_tells_it_apart():
-    """The constant of a discriminator is not for the user to type."""
+    """The user need not type the constant of a discriminator."""
     form = Form(PETS)
     pet = form.field(("pet",))
     assert (pet.kind, pet.labels, pet.nullable) == ("variant", ("A cat", "Dog"), True)
@@ -711,7 +711,7 @@ def test_a_variant_is_chosen_by_its_title_and_begins_with_what_tells_it_apart():
 
 
 def test_the_variant_of_given_arguments_is_the_one_that_they_fit():
-    """By constants, required names and types; a value that fits none is JSON."""
+    """The variant is found by constants, required names and types; a value that fits none is shown as JSON."""
     assert Form(PETS, {"pet": {"kind": "dog", "name": "Rex"}}).chosen(("pet",)) == 1
     assert Form(PETS, {"pet": {"lives": 9}}).chosen(("pet",)) == 0
     odd = Form(PETS, {"pet": 5})
@@ -750,7 +750,7 @@ def test_a_recursive_schema_is_opened_level_by_level():
 
 
 def test_errors_of_validation_stand_at_their_fields():
-    """Missing, of the wrong type, out of range, unknown; in nested objects and lists."""
+    """Values may be missing, of the wrong type, out of range or unknown, also in nested objects and lists."""
     schema = {
         **of(
             who=of(age={"type": "integer", "minimum": 0}),
@@ -768,7 +768,7 @@ def test_errors_of_validation_stand_at_their_fields():
 
 
 def test_an_error_in_a_variant_stands_at_the_field_inside_it():
-    """And not at the union, with the reasons why each of its branches does not fit."""
+    """The error is not one of the union with the reasons why each branch does not fit."""
     form = Form(PETS, {"pet": {"kind": "dog", "name": "Rex", "age": "old"}})
     assert form.chosen(("pet",)) == 1
     assert form.check() == {("pet", "age"): ["Input should be of type integer, got 'old'"]}
@@ -777,8 +777,15 @@ def test_an_error_in_a_variant_stands_at_the_field_inside_it():
     assert form.check() == {("pet", "lives"): ["Field required"]}
 
 
+def test_an_error_in_a_form_of_variants_names_its_field_as_the_server_does():
+    """This includes a missing name that has no field."""
+    cat = {**of(kind={"const": "cat"}), "required": ["kind", "lives"]}
+    form = Form({"anyOf": [cat, {**of(size={"const": 1}), "required": ["size"]}]}, {"kind": "cat"})
+    assert form.check() == {(): ["lives: Field required"]}
+
+
 def test_an_error_in_an_optional_list_of_models_stands_at_its_field():
-    """Through several levels of unions."""
+    """It is found through several levels of unions."""
     inner = of(n={"type": "integer"})
     optional = {"anyOf": [{"type": "array", "items": {"anyOf": [inner, {"type": "null"}]}}, {"type": "null"}]}
     form = Form(of(a=optional), {"a": [{"n": 1}, None, {"n": "x"}]})
@@ -786,7 +793,7 @@ def test_an_error_in_an_optional_list_of_models_stands_at_its_field():
 
 
 def test_what_cannot_be_read_has_one_error_and_not_two():
-    """Neither is it missing, nor is what is around it wrong."""
+    """A value that cannot be read is not also reported as missing, and the object around it is not reported."""
     form = Form({**of(a={"type": "integer"}, b={"type": "integer"}), "required": ["a", "b"]})
     form.set_text(("a",), "x")
     assert form.check().keys() == {("a",), ("b",)}
@@ -813,7 +820,7 @@ def test_what_cannot_be_read_has_one_error_and_not_two():
     ],
 )
 def test_a_violation_is_found_by_its_path(path, field, message):
-    """Names with dots too; what is inside a field without fields goes to that field, the rest to the form."""
+    """Names may contain dots. Errors inside a field without fields belong to that field, any others to the form."""
     schema = of(
         **{"who": of(age={}), "a": of(b={}), "a.b": of(c={}), "raw": {}, "z" * 90: {}},
         tags={"type": "array", "items": {"type": "string"}},
@@ -823,7 +830,7 @@ def test_a_violation_is_found_by_its_path(path, field, message):
 
 
 def test_the_text_of_a_server_is_taken_apart():
-    """As toolwire words it; a message may have semicolons and colons itself."""
+    """The text has toolwire's wording, and a message may contain semicolons and colons itself."""
     schema = of(a={"type": "integer"}, b=of(c={"type": "string", "pattern": "x; y: z"}))
     form = Form(schema, {"a": "1", "b": {"c": ""}})
     with pytest.raises(InvalidArguments) as caught:
@@ -835,7 +842,7 @@ def test_the_text_of_a_server_is_taken_apart():
     assert form.locate("It broke") == {(): ["It broke"]}
 
 
-# Schemas that mean harm, or make no sense.
+# Schemas that are hostile, or make no sense.
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -882,7 +889,7 @@ HOSTILE: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_schema_breaks_the_form(name):
-    """Every field can be drawn, filled in, cleared and checked, and a page has few enough of them."""
+    """Every field can be drawn, filled in, cleared and checked, and there are few enough for a page."""
     form = Form(HOSTILE[name])
     form.set_arguments({"a": {"a": [{"a": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"}]}, "p1": "x"})
     for values in (form.arguments(), {}, {"a": ["x"]}, {"a": "v1"}):
@@ -907,7 +914,7 @@ def test_no_schema_breaks_the_form(name):
 
 @pytest.mark.parametrize("name", ["many properties", "properties are a list"])
 def test_what_is_too_much_for_a_page_is_one_field_of_json(name):
-    """It can still be filled in."""
+    """It can still be filled in, as JSON."""
     form = Form(HOSTILE[name])
     assert form.root.kind == "json"
     form.set_text((), '{"p1": "x"}')
@@ -917,7 +924,7 @@ def test_what_is_too_much_for_a_page_is_one_field_of_json(name):
 
 
 def test_many_choices_are_typed():
-    """As text if they are texts, and the form says how many there are."""
+    """They are typed as text if they are strings, and the form shows how many there are."""
     form = Form(HOSTILE["a large enum"])
     assert [(each.kind, each.limits) for each in form.fields()] == [
         ("text", ("one of 5000 values",)),
@@ -928,7 +935,7 @@ def test_many_choices_are_typed():
 
 
 def test_a_schema_that_cannot_be_compiled_is_left_to_the_server():
-    """The form says why it does not check."""
+    """The form then does not check, and says why."""
     form = Form(of(a={"type": "no such"}), {"a": 1})
     assert form.check() == {}
     assert form.schema_error
@@ -936,7 +943,7 @@ def test_a_schema_that_cannot_be_compiled_is_left_to_the_server():
 
 
 def test_names_that_look_like_paths_do_not_take_for_ever():
-    """All readings of a path are tried, up to a number of steps."""
+    """The readings of a path are tried up to a limit."""
     schema = {"$ref": "#/$defs/a", "$defs": {"a": of(**{"x": LOOP, "x.x": LOOP, "x.x.x": LOOP})}}
     form = Form(schema)
     found = form.locate([Violation("x" + ".x" * 400 + ".y", "no")])

@@ -1,4 +1,4 @@
-"""A run turned into a pytest file: it passes as written, is formatted, and nothing of the run gets in as code."""
+"""A run turned into a pytest file: it passes unchanged, is formatted, and no text of the run becomes code."""
 
 import ast
 import random
@@ -38,27 +38,28 @@ HOSTILE = [
 
 
 class Recorded:
-    """A run made of frames; each call of a tool is permitted and returns what it is told."""
+    """A run made of frames, in which each call of a tool is allowed and returns a given result."""
 
     def __init__(self):
         self.timeline = Timeline()
         self.number = 0
 
     def add(self, direction, **frame):
-        """One frame."""
+        """Add a frame."""
         self.number += 1
         self.timeline.add(float(self.number), direction, frame)
 
     def prompt(self, content):
-        """A prompt."""
+        """Add a prompt."""
         self.add("out", type="user", message={"content": content})
 
     def say(self, *blocks):
-        """A response of the model."""
+        """Add a response of the model."""
         self.add("in", type="assistant", message={"id": f"m{self.number}", "content": list(blocks)})
 
     def call(self, name, arguments, result, *, said=None, is_error=False, runs=True, given=None):
-        """A call with its result; `runs`: by a function here, with the arguments that it was `given`."""
+        """Add a call with its result; `runs`: a function here is called, with the arguments `given` if they were
+        changed."""
         call = f"toolu_{self.number}"
         text = [{"type": "text", "text": said}] if said is not None else []
         self.say(*text, {"type": "tool_use", "id": call, "name": name, "input": arguments})
@@ -71,28 +72,28 @@ class Recorded:
         self.add("in", type="user", message={"content": [block]})
 
     def ask(self, name, arguments, answer):
-        """A permission question before the next call, and its answer."""
+        """Add a permission request for the next call, and its response."""
         call = f"toolu_{self.number + 2}"
         self.request("can_use_tool", answer, tool_name=name, tool_use_id=call, input=arguments)
 
     def request(self, subtype, answer, **more):
-        """A control request and its response."""
+        """Add a control request and its response."""
         key = f"r{self.number}"
         self.add("in", type="control_request", request_id=key, request={"subtype": subtype, **more})
         self.add("out", type="control_response", response={"request_id": key, "response": answer})
 
     def end(self, text="done", **more):
-        """The last answer of a turn, and its result."""
+        """Add the last response of a turn, and its result."""
         self.say({"type": "text", "text": text})
         self.add("in", type="result", subtype="success", result=text, **more)
 
     def write(self, target="written_target:server", **more):
-        """The file."""
+        """Return the source of the test."""
         return write_test(self.timeline, target, **more)
 
 
 def make_server():
-    """A server that gives back what it gets, or fails with it."""
+    """Return a server with a tool that returns its argument and one that fails with it."""
     server = ToolServer("s")
 
     @server.tool
@@ -109,7 +110,7 @@ def make_server():
 
 
 def play(source):
-    """Run the test in a file, in this process."""
+    """Run the test in a source text, in this process."""
     ast.parse(source)
     target = types.ModuleType("written_target")
     target.server = make_server()
@@ -130,7 +131,7 @@ def play(source):
 
 
 def test_a_run_with_everything_passes_as_written():
-    """Text beside calls, a failure, permissions given and refused, changed arguments, two prompts."""
+    """The run has text beside calls, a failure, allowed and denied calls, changed arguments, and two prompts."""
     run = Recorded()
     run.prompt("one")
     run.call("mcp__s__echo", {"text": "a"}, [{"type": "text", "text": "a"}], said="I call.")
@@ -154,7 +155,7 @@ def test_a_run_with_everything_passes_as_written():
 
 
 def test_a_refused_call_stays_refused():
-    """Without the refusal, the test fails."""
+    """If the test allows the call instead, it fails."""
     run = Recorded()
     run.prompt("go")
     run.ask("mcp__s__echo", {"text": "b"}, {"behavior": "deny", "message": "never"})
@@ -167,7 +168,7 @@ def test_a_refused_call_stays_refused():
 
 
 def test_what_cannot_be_played_is_left_out_with_a_comment():
-    """Built-in tools, other servers, subagents, interrupted calls, turns without a prompt; the rest passes."""
+    """This includes built-in tools, other servers, subagents, interrupted calls and turns without a prompt."""
     run = Recorded()
     run.prompt("go")
     run.call("Bash", {"command": "ls\n"}, "files", said="I look.", runs=False)
@@ -199,7 +200,7 @@ def test_what_cannot_be_played_is_left_out_with_a_comment():
 
 
 def test_results_that_cannot_be_compared():
-    """Pictures, and what the CLI or the recorder has replaced."""
+    """Pictures, and results that the CLI or the recorder has replaced, are compared with ANY."""
     run = Recorded()
     run.prompt("go")
     for result in ([{"type": "image"}], "<persisted-output>\nOutput too large", "key <scrubbed>"):
@@ -231,7 +232,7 @@ def test_results_that_cannot_be_compared():
     ],
 )
 def test_no_test_can_be_written(make, target, why):
-    """With the reason."""
+    """The error gives the reason."""
     run = Recorded()
     run.prompt("go")
     make(run)
@@ -241,7 +242,7 @@ def test_no_test_can_be_written(make, target, why):
 
 
 def test_nothing_to_test():
-    """A run that called no tool of the server, and a name that is no name."""
+    """A run that called no tool of the server is an error, and so is an invalid name for the test."""
     run = Recorded()
     run.prompt("go")
     run.call("Bash", {}, "", runs=False)
@@ -253,7 +254,7 @@ def test_nothing_to_test():
 
 
 def make_run(seed):
-    """A run with hostile texts at every place that a text gets into the file."""
+    """Return a run with hostile texts in every place from which a text gets into the file."""
     rng = random.Random(seed)  # noqa: S311 - no secret
 
     def value(depth=0):
@@ -293,7 +294,7 @@ def make_run(seed):
 
 @pytest.mark.process
 def test_files_are_formatted_and_clean(tmp_path):
-    """As `ruff format` would have them, and with nothing for `ruff check` to find."""
+    """`ruff format` changes nothing, and `ruff check` finds nothing."""
     for seed in range(60):
         run = make_run(seed)
         target = ["app.py:calc", "app.py", "package.module:make_calc", "some/very/long/path/" * 6 + "app.py"][
@@ -315,7 +316,7 @@ def test_files_are_formatted_and_clean(tmp_path):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_hostile_texts_are_only_texts(seed):
-    """The literals in the file are the values of the run, and its only statements are ours."""
+    """The file has the prompts of the run as literals, and uses only the names that a written test needs."""
     run = make_run(seed)
     source = run.write(server="s")
     tree = ast.parse(source)
@@ -354,7 +355,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(la
 @settings(max_examples=25)
 @given(TEXTS, TEXTS, TEXTS)
 def test_any_text_passes_as_written(prompt, text, said):
-    """As a prompt, as an argument, as a result and as what the model says."""
+    """The text is used as a prompt, as an argument, as a result, and as a response of the model."""
     run = Recorded()
     run.prompt(prompt)
     run.call("mcp__s__echo", {"text": text}, text, said=said)
@@ -365,7 +366,7 @@ def test_any_text_passes_as_written(prompt, text, said):
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(["in", "out"]), FRAMES | TYPED), max_size=20))
 def test_whatever_follows_a_call_the_file_can_be_parsed(frames):
-    """Frames of any kind, with wrong types everywhere."""
+    """The frames are of any kind, with wrong types in any place."""
     run = Recorded()
     run.prompt("go")
     run.call("mcp__s__echo", {"text": "a"}, "a")

@@ -20,7 +20,7 @@ CORPUS = Path(__file__).parent.parent / "fuzz" / "corpus"
 
 
 class Run:
-    """Feeds a timeline; every frame comes a second after the one before it."""
+    """A run whose frames are added to a timeline, each a second after the one before it."""
 
     def __init__(self):
         self.timeline = Timeline()
@@ -28,34 +28,34 @@ class Run:
         self.changed = []
 
     def host(self, **frame):
-        """A frame of ours."""
+        """Add a frame of the host."""
         self.t += 1
         self.changed = self.timeline.add(self.t, "out", frame)
         return self.t
 
     def cli(self, **frame):
-        """A frame of the CLI."""
+        """Add a frame of the CLI."""
         self.t += 1
         self.changed = self.timeline.add(self.t, "in", frame)
         return self.t
 
     def prompt(self, text):
-        """A prompt."""
+        """Add a prompt."""
         return self.host(type="user", message={"role": "user", "content": text})
 
     def start(self, text="go"):
-        """The start of the CLI, a prompt, and the beginning of its turn."""
+        """Add the start of the CLI, a prompt, and the beginning of its turn."""
         self.host(type="control_request", request_id="1", request={"subtype": "initialize"})
         self.cli(type="control_response", response={"subtype": "success", "request_id": "1", "response": {}})
         self.prompt(text)
         return self.init()
 
     def init(self):
-        """The beginning of a turn."""
+        """Add the beginning of a turn."""
         return self.cli(type="system", subtype="init", model="m1", session_id="s1", mcp_servers=[])
 
     def say(self, *blocks, id="msg_1", agent=None, **more):
-        """A response of the model, or a part of it."""
+        """Add a response of the model, or a part of one."""
         message = {
             "id": id,
             "model": "m1",
@@ -65,54 +65,54 @@ class Run:
         return self.cli(type="assistant", message=message, parent_tool_use_id=agent, session_id="s1", **more)
 
     def ask(self, request_id, subtype, **request):
-        """A control request of the CLI."""
+        """Add a control request of the CLI."""
         return self.cli(
             type="control_request", request_id=request_id, request={"subtype": subtype, **request}
         )
 
     def answer(self, request_id, response=None, **more):
-        """Our response to it."""
+        """Add the host's response to it."""
         body = {"subtype": "success", "request_id": request_id, "response": response, **more}
         return self.host(type="control_response", response=body)
 
     def call_function(self, call, request_id="c1", rpc=2):
-        """The CLI calls the function behind a tool."""
+        """Add the CLI's call of the function behind a tool."""
         params = {"name": "add", "arguments": {"a": 1}, "_meta": {"claudecode/toolUseId": call}}
         message = {"method": "tools/call", "params": params, "id": rpc}
         return self.ask(request_id, "mcp_message", server_name="calc", message=message)
 
     def result_of(self, call, content="ok", agent=None, **more):
-        """A tool result as the CLI reports it."""
+        """Add a tool result as the CLI reports it."""
         block = {"type": "tool_result", "tool_use_id": call, "content": content, **more}
         return self.cli(type="user", message={"content": [block]}, parent_tool_use_id=agent)
 
     def end(self, **more):
-        """The result of a turn."""
+        """Add the result of a turn."""
         return self.cli(
             type="result", subtype="success", is_error=False, result="done", session_id="s1", **more
         )
 
     def tree(self):
-        """The spans as text, indented: kind and title."""
+        """Return the kind and title of each span, indented by depth."""
         return ["  " * each.depth + f"{each.kind} {each.title}" for each in self.timeline.in_order()]
 
     def find(self, kind, at=0):
-        """One span of a kind."""
+        """Return a span of this kind."""
         return [each for each in self.timeline.spans if each.kind == kind][at]
 
 
 def text(words):
-    """A text block."""
+    """Return a text block."""
     return {"type": "text", "text": words}
 
 
 def use(call, name="mcp__calc__add", **arguments):
-    """A call as the model makes it."""
+    """Return a call as the model makes it."""
     return {"type": "tool_use", "id": call, "name": name, "input": arguments}
 
 
 def times(span):
-    """When it began and ended."""
+    """Return the start and end of a span."""
     return span.start, span.end
 
 
@@ -172,7 +172,7 @@ def test_a_turn_with_a_tool_call():
 
 
 def test_it_serves_a_run_that_goes_on():
-    """What runs has no end yet, and `add` returns what was opened or changed."""
+    """A span that is running has no end, and `add` returns the spans that were opened or changed."""
     run = Run()
     run.prompt("go")
     assert [each.kind for each in run.changed] == ["turn", "model"]
@@ -190,7 +190,7 @@ def test_it_serves_a_run_that_goes_on():
 
 
 def test_partial_messages_measure_the_model():
-    """With the report of the request and the stream, both ends of a response are measured."""
+    """The status of the request and the stream give the exact start and end of a response."""
     run = Run()
     run.start()
     asked = run.cli(type="system", subtype="status", status="requesting")
@@ -218,7 +218,7 @@ def test_partial_messages_measure_the_model():
 
 
 def test_blocks_of_one_response_are_one_span():
-    """A result that comes between two blocks of a response does not split it."""
+    """A result between two blocks of one response does not split it into two spans."""
     run = Run()
     run.start()
     run.say(use("t1"))
@@ -246,7 +246,7 @@ def test_blocks_of_one_response_are_one_span():
     ],
 )
 def test_why_a_turn_failed(end, why):
-    """In words, and first of all that went wrong."""
+    """The reason is in words, and the first of all problems."""
     run = Run()
     run.start()
     run.say(use("t1"))
@@ -260,7 +260,7 @@ def test_why_a_turn_failed(end, why):
 
 
 def test_a_failed_function_counts_once():
-    """The function's failure is that of its call."""
+    """The function's failure and its call's failure are one problem."""
     run = Run()
     run.start()
     run.say(use("t1"))
@@ -275,7 +275,7 @@ def test_a_failed_function_counts_once():
 
 
 def test_a_denied_call():
-    """The call failed, with the reason; the question itself was answered."""
+    """The call failed, with the reason; the permission request itself did not."""
     run = Run()
     run.start()
     run.say(use("t1", "Bash"), use("t2", "Write"))
@@ -292,7 +292,7 @@ def test_a_denied_call():
 
 
 def test_an_interrupt_and_what_was_cancelled():
-    """A cancelled function and a cancelled question end at once; a late response changes nothing."""
+    """A cancelled function and a cancelled permission request end at once; a late response changes nothing."""
     run = Run()
     run.start()
     run.say(use("t1"), use("t2", "Bash"))
@@ -412,7 +412,7 @@ def test_a_subagent_that_is_waited_for_ends_with_its_call():
 
 
 def test_a_retry_is_a_part_of_the_request():
-    """It lasts as long as the CLI announced, or until the answer comes."""
+    """It lasts as long as the CLI announced, or until the response arrives."""
     run = Run()
     begun = run.start()
     retry = {
@@ -435,7 +435,7 @@ def test_a_retry_is_a_part_of_the_request():
 
 
 def test_prompts_that_wait():
-    """A prompt in a running turn gets its own turn, or was answered in that one if the CLI is idle after it."""
+    """A prompt during a turn gets its own turn; if the CLI is idle after the turn, it was answered in that one."""
     run = Run()
     run.start("one")
     run.prompt("two")
@@ -453,7 +453,7 @@ def test_prompts_that_wait():
 
 
 def test_an_elicitation_belongs_to_the_call_that_needs_it():
-    """With what was asked and answered."""
+    """The span has the question and the answer."""
     run = Run()
     run.start()
     run.say(use("t1", "mcp__other__x"), use("t2"))
@@ -465,7 +465,7 @@ def test_an_elicitation_belongs_to_the_call_that_needs_it():
 
 
 def test_hooks_of_settings_and_servers_that_failed():
-    """Seen by the events of the CLI and by its report of servers."""
+    """They are found in the CLI's hook events and in its list of servers."""
     run = Run()
     run.prompt("go")
     servers = [{"name": "db", "status": "failed"}, {"name": "web", "status": "needs-auth"}]
@@ -488,7 +488,7 @@ def test_hooks_of_settings_and_servers_that_failed():
 
 
 def test_an_error_of_a_control_request():
-    """Ours and theirs: the text of the error is why it failed."""
+    """For requests of the host and of the CLI, the text of the error is the reason."""
     run = Run()
     run.start()
     run.host(type="control_request", request_id="2", request={"subtype": "set_model", "model": "x"})
@@ -504,7 +504,7 @@ def test_an_error_of_a_control_request():
 
 
 def test_an_exit_ends_everything():
-    """With the reason for all that was not done, and for the run."""
+    """Each span that was open, and the run, get the exit as the reason."""
     run = Run()
     run.start()
     run.say(use("t1"))
@@ -522,7 +522,7 @@ def test_an_exit_ends_everything():
 
 
 def test_a_history():
-    """Entries by their times; a turn ends where the next begins, and nothing needs a result frame."""
+    """Spans get their times from the entries; a turn ends where the next begins, and no result frame is needed."""
     writer = Writer()
     at = writer.answer(writer.ask(None, "first"), "calling", calls=2)
     at = writer.answer(at, "done")
@@ -552,13 +552,13 @@ def test_a_history():
 
 
 def test_an_empty_history():
-    """No entries, no spans."""
+    """A session without entries has no spans."""
     timeline = read_session(RecordedSession(SESSION, "p", LoadedTranscript([]), {}))
     assert (timeline.spans, timeline.summary.is_over) == ([], True)
 
 
 class Tapped:
-    """A transport whose frames a timeline sees as they come, at times that the test gives."""
+    """A transport that passes its frames on to a timeline, one second apart."""
 
     def __init__(self, transport, timeline):
         self.transport = transport
@@ -568,17 +568,17 @@ class Tapped:
         return getattr(self.transport, name)
 
     def add(self, direction, frame):
-        """A frame, a second after the one before it."""
+        """Add a frame, a second after the one before it."""
         self.timeline.add(float(len(self.timeline.frames)), direction, frame)
 
     async def write(self, data):
-        """Frames of ours."""
+        """Write, and add each frame of the host."""
         for line in data.splitlines():
             self.add("out", json.loads(line))
         await self.transport.write(data)
 
     async def read_messages(self):
-        """Frames of the CLI."""
+        """Read, and add each frame of the CLI."""
         async for frame in self.transport.read_messages():
             self.add("in", frame)
             yield frame
@@ -604,7 +604,7 @@ async def run_live(timeline, calc, *steps, **options):
 
 @pytest.mark.anyio
 async def test_a_live_run_of_the_scripted_cli():
-    """What runs is open while it does, and closed when the run is over."""
+    """Spans are open while they run, and closed when the run is over."""
     calc = ToolServer("calc")
     timeline = Timeline()
     seen = []
@@ -626,7 +626,7 @@ async def test_a_live_run_of_the_scripted_cli():
 
 @pytest.mark.anyio
 async def test_a_live_run_in_which_a_call_fails_and_one_is_denied():
-    """Both say why."""
+    """Both problems have their reason."""
     calc = ToolServer("calc")
 
     @calc.tool
@@ -656,14 +656,14 @@ async def test_a_live_run_in_which_a_call_fails_and_one_is_denied():
 
 
 def write_recording(path, frames):
-    """A recording with these frames, a millisecond apart."""
+    """Write a recording with these frames, a millisecond apart."""
     lines = [{"toolwire_recording": 1, "version": "0", "argv": []}]
     lines += [{"t": n / 1000, "dir": "<", "frame": frame} for n, frame in enumerate(frames)]
     path.write_text("\n".join(json.dumps(each) for each in [*lines, {"t": len(frames) / 1000, "exit": 0}]))
 
 
 def make_frames(calls):
-    """Frames of a long run: each call takes four."""
+    """Yield the frames of a long run, four for each call."""
     for n in range(calls):
         yield {
             "type": "assistant",
@@ -678,7 +678,7 @@ def make_frames(calls):
 
 
 def count_lines(frames):
-    """How many lines of Python it takes to read a run."""
+    """Return how many lines of Python are executed to read a run."""
     timeline = Timeline()
     counted = 0
 
@@ -706,7 +706,7 @@ def test_a_long_run_takes_work_in_proportion():
 
 
 def test_a_recording_has_a_timeline_for_each_connection(tmp_path):
-    """With the exit of the CLI as its end; what is not a recording is refused."""
+    """A timeline ends with the exit of its CLI; a file that is not a recording is refused."""
     path = tmp_path / "run.jsonl"
     write_recording(path, list(make_frames(3)))
     with path.open("a") as file:
@@ -725,7 +725,7 @@ def test_a_recording_has_a_timeline_for_each_connection(tmp_path):
 
 
 def test_names_and_texts():
-    """As people read them."""
+    """Tools and content are shown in readable form."""
     assert name_tool("mcp__calc__add__up") == "calc: add__up"
     assert [name_tool(each) for each in ("Bash", "mcp__x", "", "a__b__c")] == [
         "Bash",
@@ -737,11 +737,11 @@ def test_names_and_texts():
     assert [read_text(each) for each in ("x", None, 3, {})] == ["x", "", "", ""]
 
 
-# --- whatever comes ---
+# --- any frames ---
 
 
 def check(timeline):
-    """What holds for any timeline."""
+    """Check what holds for any timeline."""
     for number, span in enumerate(timeline.spans):
         assert span.number == number
         assert span.end is None or span.end >= span.start
@@ -755,7 +755,7 @@ def check(timeline):
 
 @given(st.lists(st.tuples(MOMENTS, st.sampled_from(["in", "out"]), FRAMES | TYPED), max_size=25))
 def test_no_frame_makes_it_raise(frames):
-    """Unknown types, missing fields, wrong types, any order and any time."""
+    """The frames have unknown types, missing fields and wrong types, in any order and at any time."""
     timeline = Timeline()
     for number, (t, direction, frame) in enumerate(frames):
         before = json.dumps(frame)
@@ -806,7 +806,7 @@ GOOD = [
 
 @given(st.lists(st.tuples(MOMENTS, st.sampled_from(["in", "out"]), st.sampled_from(GOOD)), max_size=40))
 def test_good_frames_in_any_order(frames):
-    """Each is as it should be, and none comes when it should."""
+    """Each frame is valid by itself, but they are in random order."""
     timeline = Timeline()
     for t, direction, frame in frames:
         timeline.add(t, direction, frame)
@@ -816,7 +816,7 @@ def test_good_frames_in_any_order(frames):
 
 
 def test_the_fuzz_corpus():
-    """All that has ever broken a reader of frames."""
+    """The corpus has all frames that ever broke a parser."""
     timeline = Timeline()
     for file in sorted((CORPUS / "parse").iterdir()):
         try:
@@ -832,7 +832,7 @@ def test_the_fuzz_corpus():
 
 
 def test_found_by_changing_real_frames():
-    """A name of spaces for a model; a part of a response after its turn, in which nothing more was asked."""
+    """A model's name may be only spaces, and a part of a response may come after its turn."""
     run = Run()
     run.start()
     run.say(use("t1"))
@@ -844,7 +844,7 @@ def test_found_by_changing_real_frames():
 
 
 def test_deep_and_long_values():
-    """A deep value and a long text are kept, not read through."""
+    """They are kept without being read through, and titles stay short."""
     deep = json.loads("[" * 900 + "]" * 900)
     timeline = Timeline()
     timeline.add(0.0, "out", {"type": "user", "message": {"content": "x" * 5_000_000}})

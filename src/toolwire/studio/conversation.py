@@ -253,11 +253,7 @@ class Conversation:
         except Exception as error:  # noqa: BLE001 - any error: without a reader, the turn would never end
             await self._fail(error)
         else:
-            self._add(
-                Noted(
-                    "Claude Code has exited. The next prompt starts it again, without this context.", "info"
-                )
-            )
+            self._add(Noted("Claude Code has exited. The next prompt starts it again, without this context."))
             await self._end()
 
     async def _fail(self, error: BaseException) -> None:
@@ -335,23 +331,16 @@ class Conversation:
         match message:
             case ApiRetryMessage():
                 why = f"{message.error} {message.error_status or ''}".strip()
-                self._add(
-                    Noted(
-                        f"API error ({why}): retry {message.attempt} of {message.max_retries} follows",
-                        "warning",
-                    )
-                )
+                following = f"retry {message.attempt} of {message.max_retries} follows"
+                self._add(Noted(f"API error ({why}): {following}", "warning"))
             case HookEventMessage(subtype="hook_response"):
                 outcome = str(message.data.get("outcome") or "ended")
                 level: Literal["info", "warning"] = "info" if outcome == "success" else "warning"
                 self._add(Noted(f"Hook {message.hook_event_name}: {outcome}", level, message.data))
             case InitMessage():
-                self._show_init(message)
-
-    def _show_init(self, message: InitMessage) -> None:
-        for server in message.mcp_servers:
-            if server.get("status") not in {"connected", "pending"}:
-                self._add(Noted(f"Server {server.get('name')}: {server.get('status')}", "warning"))
+                for server in message.mcp_servers:
+                    if server.get("status") not in {"connected", "pending"}:
+                        self._add(Noted(f"Server {server.get('name')}: {server.get('status')}", "warning"))
 
     def _stream(self, event: Mapping[str, Any]) -> None:
         delta = event.get("delta") or {}
@@ -400,9 +389,9 @@ class Conversation:
         self.state = "idle"
         self.totals.cost_usd = result.total_cost_usd
         self.totals.turns += result.num_turns
-        failed = (
-            (self.timeline.summary.error or result_error_text(result.raw or {})) if result.is_error else ""
-        )
+        failed = ""
+        if result.is_error:
+            failed = self.timeline.summary.error or result_error_text(result.raw or {})
         calls = count(result.num_turns, "model call")
         self._add(TurnEnded(f"{calls}, {result.duration_ms / 1000:.1f} s", failed))
         for called in self._calls.values():

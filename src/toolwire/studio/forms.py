@@ -308,7 +308,7 @@ class Form:
         ):
             self.clear(path)
             self._chosen[path] = variant
-            self._give(path, replace(self._document.read(outer.variants[variant]), is_union=True))
+            self._give(path, replace(self._document.read(schema), is_union=True))
         self._chosen[path] = variant
 
     def add_item(self, path: Path) -> Path:
@@ -379,7 +379,7 @@ class Form:
             return loads(dumps(shape.about["default"]))
         if shape.kind == "object":
             return dict(self._constants(shape))
-        if shape.kind == "choice" and len(shape.choices) == 1:
+        if shape.is_constant:
             return shape.choices[0]
         empty: dict[str, Any] = {
             "text": "",
@@ -397,11 +397,7 @@ class Form:
         for name, schema in as_table(shape.schema.get("properties")).items():
             if isinstance(schema, Mapping) and ("const" in schema or "enum" in schema or "$ref" in schema):
                 inner = self._document.read(schema)
-                if (
-                    inner.kind == "choice"
-                    and len(inner.choices) == 1
-                    and (name in required or shape.is_union)
-                ):
+                if inner.is_constant and (name in required or shape.is_union):
                     yield name, inner.choices[0]
 
     def _put(self, path: Path, value: Any) -> None:
@@ -496,9 +492,12 @@ class Form:
         if not isinstance(self._values, dict):
             found.setdefault((), []).append(_NOT_AN_OBJECT)
             return found
-        for path, messages in self._violations(parameters, self._values).items():
-            if not any(path and unread[: len(path)] == path for unread in self._unread):
-                found.setdefault(path, []).extend(messages)
+        try:
+            parameters.validate(self._values)
+        except InvalidArguments as error:
+            for path, messages in self._assign(error.violations).items():
+                if not any(path and unread[: len(path)] == path for unread in self._unread):
+                    found.setdefault(path, []).extend(messages)
         return found
 
     @cached_property
@@ -509,20 +508,18 @@ class Form:
             self.schema_error = clip(plain_line(str(error)), MAX_TITLE)
             return None
 
-    def _violations(self, parameters: RawParameters, values: dict[str, Any]) -> dict[Path, list[str]]:
-        try:
-            parameters.validate(values)
-        except InvalidArguments as error:
-            found: dict[Path, list[str]] = {}
-            for violation in error.violations:
-                path, rest = self._descend((), _as_steps(violation.path))
-                if not rest:
-                    for inner, messages in self._explain(path, [violation.message]).items():
-                        found.setdefault(inner, []).extend(messages)
-                else:
-                    self._add(found, path, rest, violation)
-            return found
-        return {}
+    def _assign(self, violations: Iterable[Violation], variant: Path | None = None) -> dict[Path, list[str]]:
+        """Return errors by field. With `variant`, they are about the `value` that is at this path."""
+        found: dict[Path, list[str]] = {}
+        for violation in violations:
+            steps = _as_steps(violation.path) if variant is None else violation.path.removeprefix("value")
+            path, rest = self._descend(variant or (), steps)
+            if rest or path == variant:
+                self._add(found, path, rest, violation)
+            else:
+                for inner, messages in self._explain(path, [violation.message]).items():
+                    found.setdefault(inner, []).extend(messages)
+        return found
 
     def _explain(self, path: Path, messages: list[str]) -> dict[Path, list[str]]:
         """Replace the error that no variant fits by the errors within the chosen variant."""
@@ -537,15 +534,7 @@ class Form:
         except (DefinitionError, RecursionError):  # it refers to other parts of the document
             return {path: messages}
         except InvalidArguments as error:
-            found: dict[Path, list[str]] = {}
-            for violation in error.violations:
-                inner, rest = self._descend(path, violation.path.removeprefix("value"))
-                if not rest and inner != path:
-                    for at, explained in self._explain(inner, [violation.message]).items():
-                        found.setdefault(at, []).extend(explained)
-                else:
-                    self._add(found, inner, rest, violation)
-            return found
+            return self._assign(error.violations, path)
         return {path: messages}
 
     def locate(self, violations: Iterable[Violation] | str) -> dict[Path, list[str]]:
@@ -561,8 +550,7 @@ class Form:
 
     def _add(self, found: dict[Path, list[str]], path: Path, rest: str, violation: Violation) -> None:
         """Add an error to `found`. `rest` is the part of its path for which there is no field."""
-        where = (violation.path if not path else rest.removeprefix(".")) if rest else ""
-        found.setdefault(path, []).append(str(Violation(where, violation.message)))
+        found.setdefault(path, []).append(str(Violation(rest.removeprefix("."), violation.message)))
 
     def _parse(self, text: str) -> list[Violation]:
         """Parse the violations in the text of an `InvalidArguments`. Any other text is one error of the form."""

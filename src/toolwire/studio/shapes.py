@@ -137,6 +137,11 @@ class Shape:
         return additional if isinstance(additional, Mapping) and not patterns else {}
 
     @property
+    def is_constant(self) -> bool:
+        """True if only one value is possible, such as the tag of a variant."""
+        return self.kind == "choice" and len(self.choices) == 1
+
+    @property
     def is_open(self) -> bool:
         additional = self.schema.get("additionalProperties")
         return additional not in (None, False) or bool(as_table(self.schema.get("patternProperties")))
@@ -294,10 +299,10 @@ class Document:
                 return None
             if not text_names(shape.schema.get("required")) <= value.keys():
                 return None
-        steps = (
-            list(value)[:_FITTING_ITEMS] if isinstance(value, dict) else range(len(value))[:_FITTING_ITEMS]
-        )
-        scores = [(step, self.fit(shape.child(step), value[step], depth, left)) for step in steps]
+        steps = list(value) if isinstance(value, dict) else range(len(value))
+        scores = [
+            (step, self.fit(shape.child(step), value[step], depth, left)) for step in steps[:_FITTING_ITEMS]
+        ]
         if any(score is None for _, score in scores):
             return None
         return sum(1 + min(score or 0, 2) for step, score in scores if step in declared)
@@ -312,11 +317,7 @@ class Document:
         named = [name for name in as_table(shape.schema.get("properties")) if name in value]
         for name in named:
             inner = self.read(shape.child(name))
-            if (
-                inner.kind == "choice"
-                and len(inner.choices) == 1
-                and not is_same(inner.choices[0], value[name])
-            ):
+            if inner.is_constant and not is_same(inner.choices[0], value[name]):
                 return None
         return len(named) or None
 
@@ -581,9 +582,9 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def _identity(value: Any) -> str:
-    return (
-        repr(value) if isinstance(value, bool | int | float) else f"{type(value).__name__}{_as_json(value)}"
-    )
+    if isinstance(value, bool | int | float):
+        return repr(value)
+    return f"{type(value).__name__}{_as_json(value)}"
 
 
 def _as_json(value: Any) -> str:

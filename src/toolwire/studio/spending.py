@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar
 import anyio.to_thread
 
 from toolwire.catalog.ledger.opening import open_ledger
-from toolwire.catalog.ledger.types import Ledger, Row, Stop, Total
+from toolwire.catalog.ledger.sql_ledger import Ledger
+from toolwire.catalog.ledger.types import Row, Stop, Total
 from toolwire.catalog.server import Catalog
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ import keyword
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ _OTHERS: Final = ("http:", "https:", "catalog:", "openapi:")
 _FACTORY: Final = ("make_", "create_")
 _CUT: Final = ("<persisted-output>", "Output has been saved to", "<scrubbed>")
 """Texts that show that the CLI or the recorder has replaced a result."""
+_NOT_COMPARED: Final = "Not compared: the result is not only text, or was replaced in the recording."
 
 
 @dataclass
@@ -58,19 +59,6 @@ class _Call:
     failed: bool
 
 
-@dataclass
-class _Script:
-    """The contents of the test."""
-
-    prompts: list[str] = field(default_factory=list)
-    steps: list[_Node | _Comment] = field(default_factory=list)
-    calls: list[_Call] = field(default_factory=list)
-    decisions: list[_Node] = field(default_factory=list)
-    names: set[str] = field(default_factory=set)
-    """The names to import from toolwire.testing."""
-    left_out: bool = False
-
-
 def write_test(
     timeline: Timeline,
     target: str,
@@ -89,7 +77,7 @@ def write_test(
         raise ValueError(f"{name!r} is not a valid name for a test function; use a name such as test_run")
     imports, loading = _load_target(target, folder)
     key = server if server is not None else _find_server(timeline)
-    script = _read_run(timeline, key)
+    script = _Script(timeline, key)
     if not script.calls:
         raise ValueError(
             f"no tool of {key} was called in this run, so there is nothing to test"
@@ -162,21 +150,13 @@ def _find_server(timeline: Timeline) -> str:
 
 def _list_servers(timeline: Timeline) -> list[str]:
     """Return the servers that the CLI sent requests to; in a history, those whose tools were called."""
-    found: dict[str, None] = {}
-    for each in timeline.frames:
-        request = each.frame.get("request")
-        if (
-            each.direction == "out"
-            or not isinstance(request, dict)
-            or request.get("subtype") != "mcp_message"
-        ):
-            continue
-        if isinstance(name := request.get("server_name"), str):
-            found[name] = None
+    requests = [each.frame.get("request") for each in timeline.frames if each.direction == "in"]
+    sent = [each for each in requests if isinstance(each, dict) and each.get("subtype") == "mcp_message"]
+    found = [name for each in sent if isinstance(name := each.get("server_name"), str)]
     if not found:
         parts = [span.name.split("__", 2) for span in timeline.spans if span.kind == "tool"]
-        found = {each[1]: None for each in parts if len(each) == 3 and each[0] == "mcp"}  # noqa: PLR2004
-    return list(found)
+        found = [each[1] for each in parts if len(each) == 3 and each[0] == "mcp"]  # noqa: PLR2004
+    return list(dict.fromkeys(found))
 
 
 def _belongs_to(tool: str, server: str) -> bool:
@@ -187,44 +167,120 @@ def _belongs_to(tool: str, server: str) -> bool:
 # --- the run ---
 
 
-def _read_run(timeline: Timeline, server: str) -> _Script:
-    script = _Script()
-    children: dict[int, list[Span]] = {}
-    for span in timeline.in_order():
-        if span.parent is not None:
-            children.setdefault(span.parent, []).append(span)
-    for turn in timeline.in_order():
-        if turn.kind == "turn":
-            _read_turn(timeline, script, turn, children, server)
-    return script
+class _Script:
+    """The contents of the test: what can be replayed of a run."""
 
+    def __init__(self, timeline: Timeline, server: str) -> None:
+        self.prompts: list[str] = []
+        self.steps: list[_Node | _Comment] = []
+        self.calls: list[_Call] = []
+        self.decisions: list[_Node] = []
+        self.names: set[str] = set()
+        """The names to import from toolwire.testing."""
+        self.left_out = False
+        self._timeline = timeline
+        self._server = server
+        self._parts = timeline.parts()
+        for turn in self._parts.get(None, []):
+            if turn.kind == "turn":
+                self._read_turn(turn)
 
-def _read_turn(
-    timeline: Timeline, script: _Script, turn: Span, children: Mapping[int, list[Span]], server: str
-) -> None:
-    prompt = _read_prompt(turn.input)
-    if not prompt.strip() or turn.name:
-        script.left_out = True
-        script.steps.append(_Comment(f"Left out: a turn without a prompt ({_show(turn.title)})."))
-        return
-    parts = children.get(turn.number, [])
-    tools = [each for each in parts if each.kind == "tool"]
-    made = len(script.steps)
-    ended = False
-    for model in parts:
-        if model.kind == "model" and not (model.failed or model.name == "<synthetic>"):
-            blocks = _list_blocks(timeline, model)
-            if blocks:
-                ended = _read_response(script, blocks, tools, children, server)
-    if not any(isinstance(each, _Node) for each in script.steps[made:]):
-        script.left_out = True
-        script.steps.append(_Comment(f"Left out: the prompt {_show(prompt)}, which got no response."))
-        return
-    if not ended:
-        script.names.add("say")
-        script.steps.append(_Comment("In the run, the turn ended here without a response."))
-        script.steps.append(_Node('say("")'))
-    script.prompts.append(prompt)
+    def _leave_out(self, what: str) -> None:
+        self.left_out = True
+        self.steps.append(_Comment(f"Left out: {what}."))
+
+    def _read_turn(self, turn: Span) -> None:
+        prompt = _read_prompt(turn.input)
+        if not prompt.strip() or turn.name:
+            self._leave_out(f"a turn without a prompt ({_show(turn.title)})")
+            return
+        parts = self._parts.get(turn.number, [])
+        tools = [each for each in parts if each.kind == "tool"]
+        made = len(self.steps)
+        ended = False
+        for model in parts:
+            if model.kind == "model" and not (model.failed or model.name == "<synthetic>"):
+                blocks = _list_blocks(self._timeline, model)
+                if blocks:
+                    ended = self._read_response(blocks, tools)
+        if not any(isinstance(each, _Node) for each in self.steps[made:]):
+            self._leave_out(f"the prompt {_show(prompt)}, which got no response")
+            return
+        if not ended:
+            self.names.add("say")
+            self.steps.append(_Comment("In the run, the turn ended here without a response."))
+            self.steps.append(_Node('say("")'))
+        self.prompts.append(prompt)
+
+    def _read_response(self, blocks: list[dict[str, Any]], tools: list[Span]) -> bool:
+        """Add one response of the model. Returns True if the turn ends with it."""
+        calls = [each for each in blocks if each.get("type") == "tool_use"]
+        made: list[_Node] = []
+        kept = 0
+        for block in blocks:
+            if block.get("type") == "text":
+                if isinstance(text := block.get("text"), str) and text:
+                    made.append(_call_function("say", [_literal(text)]))
+                continue
+            span = next((each for each in tools if _is_call(each, block)), None)
+            if span is not None:
+                tools.remove(span)
+            why = self._find_obstacle(block, span)
+            if why is not None or span is None:
+                self._leave_out(f"a call of {_show(str(block.get('name')))}, {why}")
+                continue
+            kept += 1
+            made.append(_write_call(span.name, span.input))
+            self._record_call(span)
+        if calls and not kept:  # a response without calls would end the turn
+            return False
+        if len(made) > 1:
+            self.names.add("turn")
+            self.steps.append(_call_function("turn", made))
+        elif made:
+            self.steps += made
+        self.names.update(each.head.partition("(")[0] for each in made)
+        return bool(made) and not calls
+
+    def _find_obstacle(self, block: dict[str, Any], span: Span | None) -> str | None:
+        """Return why a call cannot be in the test; None if it can."""
+        name = block.get("name")
+        if span is None or not isinstance(name, str):
+            return "about which the run has no further information"
+        parts = {each.kind for each in self._parts.get(span.number, [])}
+        interrupted = span.failed is not None and span.failed.startswith(INTERRUPTED)
+        reasons = {
+            "which started a subagent": "subagent" in parts,
+            "a built-in tool of Claude Code": not name.startswith("mcp__"),
+            "a tool of another server": not _belongs_to(name, self._server),
+            "which asked the user for something": "elicitation" in parts,
+            "which was interrupted": interrupted,
+            "which had no result": span.end is None or span.output is None,
+            "whose arguments cannot be written as Python": not isinstance(span.input, dict)
+            or not _is_shallow(span.input),
+        }
+        return next((why for why, holds in reasons.items() if holds), None)
+
+    def _record_call(self, span: Span) -> None:
+        """Record a call with its result and its permission decision."""
+        parts = self._parts.get(span.number, [])
+        text = _read_result(span.output)
+        if text is not None and any(mark in text for mark in _CUT):
+            text = None
+        self.calls.append(_Call(span.name, span.input, text, span.failed is not None))
+        asked = [each.output for each in parts if each.kind == "permission" and isinstance(each.output, dict)]
+        ran = [each.input for each in parts if each.kind == "mcp" and isinstance(each.input, dict)]
+        decision: _Node | None = None
+        if span.failed is not None and span.failed.startswith(DENIED) and not ran:
+            message = asked[-1].get("message") if asked else None
+            why = message if isinstance(message, str) else text or ""
+            decision = _call_function("PermissionResultDeny", [_literal(why, "message=")])
+        elif ran and ran[-1] != span.input and _is_shallow(ran[-1]):
+            decision = _call_function("PermissionResultAllow", [_literal(ran[-1], "updated_input=")])
+        elif asked:
+            decision = _Node("PermissionResultAllow()")
+        if decision is not None:
+            self.decisions.append(_Node("(", [_literal(span.name), _literal(span.input), decision], ")"))
 
 
 def _read_prompt(given: Any) -> str:
@@ -239,97 +295,14 @@ def _list_blocks(timeline: Timeline, model: Span) -> list[dict[str, Any]]:
     found = []
     for number in model.frames:
         frame = timeline.frames[number].frame
-        message = frame.get("message")
-        content = (
-            message.get("content") if isinstance(message, dict) and frame.get("type") == "assistant" else None
-        )
+        message = frame.get("message") if frame.get("type") == "assistant" else None
+        content = message.get("content") if isinstance(message, dict) else None
         found += [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
     return [each for each in found if each.get("type") in ("text", "tool_use")]
 
 
-def _read_response(
-    script: _Script,
-    blocks: list[dict[str, Any]],
-    tools: list[Span],
-    children: Mapping[int, list[Span]],
-    server: str,
-) -> bool:
-    """Add one response of the model to the script. Returns True if the turn ends with it."""
-    calls = [each for each in blocks if each.get("type") == "tool_use"]
-    made: list[_Node] = []
-    kept = 0
-    for block in blocks:
-        if block.get("type") == "text":
-            if isinstance(text := block.get("text"), str) and text:
-                made.append(_call_function("say", [_literal(text)]))
-            continue
-        span = next((each for each in tools if _is_call(each, block)), None)
-        if span is not None:
-            tools.remove(span)
-        why = _find_obstacle(block, span, children, server)
-        if why is not None or span is None:
-            script.left_out = True
-            script.steps.append(_Comment(f"Left out: a call of {_show(str(block.get('name')))}, {why}."))
-            continue
-        kept += 1
-        made.append(_write_call(span.name, span.input))
-        _record_call(script, span, children.get(span.number, []))
-    if calls and not kept:  # a response without calls would end the turn
-        return False
-    if len(made) > 1:
-        script.names.add("turn")
-        script.steps.append(_call_function("turn", made))
-    elif made:
-        script.steps += made
-    script.names.update(each.head.partition("(")[0] for each in made)
-    return bool(made) and not calls
-
-
 def _is_call(span: Span, block: dict[str, Any]) -> bool:
     return span.name == block.get("name") and span.input == block.get("input")
-
-
-def _find_obstacle(
-    block: dict[str, Any], span: Span | None, children: Mapping[int, list[Span]], server: str
-) -> str | None:
-    """Return why a call cannot be in the test; None if it can."""
-    name = block.get("name")
-    if span is None or not isinstance(name, str):
-        return "about which the run has no further information"
-    parts = {each.kind for each in children.get(span.number, [])}
-    interrupted = span.failed is not None and span.failed.startswith(INTERRUPTED)
-    reasons = {
-        "which started a subagent": "subagent" in parts,
-        "a built-in tool of Claude Code": not name.startswith("mcp__"),
-        "a tool of another server": not _belongs_to(name, server),
-        "which asked the user for something": "elicitation" in parts,
-        "which was interrupted": interrupted,
-        "which had no result": span.end is None or span.output is None,
-        "whose arguments cannot be written as Python": not isinstance(span.input, dict)
-        or not _is_shallow(span.input),
-    }
-    return next((why for why, holds in reasons.items() if holds), None)
-
-
-def _record_call(script: _Script, span: Span, parts: list[Span]) -> None:
-    """Record a call with its result and its permission decision."""
-    text = _read_result(span.output)
-    if text is not None and any(mark in text for mark in _CUT):
-        text = None
-    script.calls.append(_Call(span.name, span.input, text, span.failed is not None))
-    asked = [each.output for each in parts if each.kind == "permission" and isinstance(each.output, dict)]
-    ran = [each.input for each in parts if each.kind == "mcp" and isinstance(each.input, dict)]
-    decision: _Node | None = None
-    if span.failed is not None and span.failed.startswith(DENIED) and not ran:
-        message = asked[-1].get("message") if asked else None
-        why = message if isinstance(message, str) else text or ""
-        decision = _call_function("PermissionResultDeny", [_literal(why, "message=")])
-    elif ran and ran[-1] != span.input and _is_shallow(ran[-1]):
-        decision = _call_function("PermissionResultAllow", [_literal(ran[-1], "updated_input=")])
-    elif asked:
-        decision = _Node("PermissionResultAllow()")
-    if decision is not None:
-        script.decisions.append(_Node("(", [_literal(span.name), _literal(span.input), decision], ")"))
 
 
 def _read_result(content: Any) -> str | None:
@@ -389,9 +362,7 @@ def _write(script: _Script, server: str, name: str, imports: list[str], loading:
     expected: list[_Node | _Comment] = []
     for each in script.calls:
         if each.text is None:
-            expected.append(
-                _Comment("Not compared: the result is not only text, or was replaced in the recording.")
-            )
+            expected.append(_Comment(_NOT_COMPARED))
         text = _Node("ANY") if each.text is None else _literal(each.text)
         row = [_literal(each.name), _literal(each.arguments), text, _Node(str(each.failed))]
         expected.append(_Node("(", row, ")"))

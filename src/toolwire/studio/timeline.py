@@ -32,7 +32,7 @@ from typing import Any, Final, Literal
 
 from toolwire.messages import TERMINAL_TASK_STATUSES
 from toolwire.sessions import entries
-from toolwire.sessions.cost import TokenUsage, read_cost
+from toolwire.sessions.cost import API_KEYS, MODEL_KEYS, TokenUsage, read_cost, subtract
 from toolwire.sessions.recorded import RecordedSession, Transcript
 from toolwire.testing.recording import load
 
@@ -295,19 +295,24 @@ class Timeline:
 
     def in_order(self) -> list[Span]:
         """Return the spans in depth-first order: each span before its parts, which are ordered by start."""
-        children: dict[int | None, list[Span]] = {}
-        for span in self.spans:
-            children.setdefault(span.parent, []).append(span)
+        parts = self.parts()
         ordered: list[Span] = []
-        waiting = [iter(_by_start(children.get(None, [])))]
+        waiting = [iter(parts.get(None, []))]
         while waiting:
             if (found := next(waiting[-1], None)) is None:
                 waiting.pop()
                 continue
             ordered.append(found)
-            if below := children.get(found.number):
-                waiting.append(iter(_by_start(below)))
+            if below := parts.get(found.number):
+                waiting.append(iter(below))
         return ordered
+
+    def parts(self) -> dict[int | None, list[Span]]:
+        """Return the parts of each span by its number, ordered by start; None stands for the whole run."""
+        found: dict[int | None, list[Span]] = {}
+        for span in sorted(self.spans, key=lambda each: (each.start, each.number)):
+            found.setdefault(span.parent, []).append(span)
+        return found
 
     # --- spans ---
 
@@ -553,14 +558,9 @@ class Timeline:
             return
         merged = {**_dict(model.output.get("usage")), **usage}
         model.output["usage"] = merged
-        tokens = TokenUsage(
-            _count(merged.get("input_tokens")),
-            _count(merged.get("output_tokens")),
-            _count(merged.get("cache_read_input_tokens")),
-            _count(merged.get("cache_creation_input_tokens")),
-        )
+        tokens = TokenUsage(*(_count(merged.get(key)) for key in API_KEYS))
         name = key or f"#{model.number}"
-        self.summary.tokens = _subtract(self.summary.tokens + tokens, self._usage.get(name))
+        self.summary.tokens = subtract(self.summary.tokens + tokens, self._usage.get(name))
         self._usage[name] = tokens
 
     def _on_stream(self, frame: dict[str, Any]) -> None:
@@ -580,9 +580,8 @@ class Timeline:
             if kind == "message_delta":
                 key = next((each for each, span in reversed(agent.responses.items()) if span is model), "")
                 self._count_usage(model, key, event.get("usage"))
-                if (reason := _dict(event.get("delta")).get("stop_reason")) and isinstance(
-                    model.output, dict
-                ):
+                reason = _dict(event.get("delta")).get("stop_reason")
+                if reason and isinstance(model.output, dict):
                     model.output["stop_reason"] = reason
             elif kind == "message_stop":
                 agent.streaming = False
@@ -596,7 +595,7 @@ class Timeline:
         if agent is self._main:
             self._end_retry()
         model = self._find_response(agent, message)
-        blocks = _blocks(message.get("content"))
+        blocks = entries.list_blocks(message.get("content"))
         self._record_response(model, blocks, message.get("stop_reason"))
         self._touch(model)
         if any(frame.get(each) for each in ("error", "is_api_error_message", "isApiErrorMessage")):
@@ -680,7 +679,7 @@ class Timeline:
         content = _dict(frame.get("message")).get("content")
         if frame.get("isReplay") is True:
             return
-        results = [each for each in _blocks(content) if each.get("type") == "tool_result"]
+        results = [each for each in entries.list_blocks(content) if each.get("type") == "tool_result"]
         for block in results:
             self._on_tool_result(frame, block)
         if results:
@@ -708,8 +707,7 @@ class Timeline:
         tool.output = block.get("content")
         failed = None
         if block.get("is_error") is True:
-            failed = read_text(tool.output) or "it failed without a message"
-            failed = self._explain(call, frame, failed)
+            failed = self._explain(call, frame, read_text(tool.output) or "it failed without a message")
         self._end(tool, failed=failed)
         agent = self._agents.get(call)
         result = frame.get("tool_use_result", frame.get("toolUseResult"))
@@ -806,11 +804,9 @@ class Timeline:
             name, status = _text(_dict(server).get("name")), _text(_dict(server).get("status"))
             if status in ("failed", "needs-auth") and name not in self._servers_failed:
                 self._servers_failed.add(name)
-                why = (
-                    "it requires authentication"
-                    if status == "needs-auth"
-                    else "Claude Code could not connect to it"
-                )
+                why = "Claude Code could not connect to it"
+                if status == "needs-auth":
+                    why = "it requires authentication"
                 self._problems.append(Problem(f"MCP server {name}", why, self._now, turn.number))
 
     def _merge_queued(self) -> None:
@@ -885,40 +881,38 @@ class Timeline:
     def _on_request(self, direction: Direction, frame: dict[str, Any]) -> None:
         key, request = _text(frame.get("request_id")), _dict(frame.get("request"))
         subtype = _text(request.get("subtype"))
-        if direction == "out":
-            span = self._on_own_request(subtype, request)
-        elif subtype == "mcp_message":
-            span = self._on_mcp(_text(request.get("server_name")), _dict(request.get("message")))
-        elif subtype == "hook_callback":
-            span = self._on_hook(request)
-        elif subtype == "can_use_tool":
-            self.summary.permission_questions += 1
-            name, given = _text(request.get("tool_name")), request.get("input")
-            agent_id = _text(request.get("agent_id"))
-            tool = self._need_tool(_text(request.get("tool_use_id")), name, given, agent_id)
-            title = f"May Claude use {name_tool(name)}?" if name else "Permission"
-            span = self._begin("permission", title, tool or self._turn, name=name, given=given)
-        elif subtype == "elicitation":
-            server = _text(request.get("mcp_server_name"))
-            title = _text(request.get("message")) or "Elicitation"
-            span = self._begin(
-                "elicitation", title, self._find_eliciting_call(server), name=server, given=request
-            )
-        else:
-            span = self._begin(
-                "control", subtype or "control request", self._turn, name=subtype, given=request
-            )
+        span: Span | None
+        match direction, subtype:
+            case "out", "initialize" if self._started is None:
+                span = self._started = self._begin(
+                    "start", "Start of Claude Code", None, name=subtype, given=request
+                )
+                span.start = min(0.0, self._now)
+            case "out", "mcp_message":  # a notification of a server, which the CLI acknowledges at once
+                return
+            case "in", "mcp_message":
+                span = self._on_mcp(_text(request.get("server_name")), _dict(request.get("message")))
+            case "in", "hook_callback":
+                span = self._on_hook(request)
+            case "in", "can_use_tool":
+                self.summary.permission_questions += 1
+                name, given = _text(request.get("tool_name")), request.get("input")
+                agent_id = _text(request.get("agent_id"))
+                tool = self._need_tool(_text(request.get("tool_use_id")), name, given, agent_id)
+                title = f"May Claude use {name_tool(name)}?" if name else "Permission"
+                span = self._begin("permission", title, tool or self._turn, name=name, given=given)
+            case "in", "elicitation":
+                server = _text(request.get("mcp_server_name"))
+                title, call = (
+                    _text(request.get("message")) or "Elicitation",
+                    self._find_eliciting_call(server),
+                )
+                span = self._begin("elicitation", title, call, name=server, given=request)
+            case _:
+                title = subtype or "control request"
+                span = self._begin("control", title, self._turn, name=subtype, given=request)
         if span is not None and key:
             self._requests[direction, key] = span
-
-    def _on_own_request(self, subtype: str, request: dict[str, Any]) -> Span | None:
-        if subtype == "initialize" and self._started is None:
-            self._started = self._begin("start", "Start of Claude Code", None, name=subtype, given=request)
-            self._started.start = min(0.0, self._now)
-            return self._started
-        if subtype == "mcp_message":  # a notification of a server, which the CLI acknowledges at once
-            return None
-        return self._begin("control", subtype or "control request", self._turn, name=subtype, given=request)
 
     def _on_mcp(self, server: str, message: dict[str, Any]) -> Span | None:
         method, params = _text(message.get("method")), _dict(message.get("params"))
@@ -936,12 +930,10 @@ class Timeline:
             given = params.get("arguments")
             call_id = _text(_dict(params.get("_meta")).get("claudecode/toolUseId"))
             parent = self._need_tool(call_id, f"mcp__{server}__{name}", given)
-            span = self._begin(
-                "mcp", f"{name} runs in {server}", parent or self._turn, name=method, given=given
-            )
+            title = f"{name} runs in {server}"
         else:
-            parent = self._started_open() or self._turn
-            span = self._begin("mcp", f"{method} of {server}", parent, name=method, given=given)
+            parent, title = self._started_open(), f"{method} of {server}"
+        span = self._begin("mcp", title, parent or self._turn, name=method, given=given)
         self._calls[server, _hashable(message.get("id"))] = span
         return span
 
@@ -980,20 +972,16 @@ class Timeline:
         if span.kind == "mcp":
             failed = self._read_mcp_response(span, _dict(_dict(body).get("mcp_response"))) or failed
         elif span.kind == "start":
-            span.output = {
-                key: value
-                for key, value in _dict(body).items()
-                if key in ("claude_code_version", "pid", "account")
-            }
+            shown = ("claude_code_version", "pid", "account")
+            span.output = {key: value for key, value in _dict(body).items() if key in shown}
         else:
             span.output = body
         self._end(span, failed=failed)
         if span.kind == "permission":
             self._on_decision(span, _dict(body))
-        elif (
-            span.kind == "control" and failed is None and span.name == "interrupt" and self._turn is not None
-        ):
-            self._turn.frames.append(self._number)
+        elif span.kind == "control" and span.name == "interrupt":
+            if failed is None and self._turn is not None:
+                self._turn.frames.append(self._number)
         elif span.kind == "mcp" and span.name == "tools/call":
             self._end_unseen(span, failed)
 
@@ -1032,24 +1020,15 @@ class Timeline:
             self.summary.cost_usd = cost
         models = [each for each in _dict(frame.get("modelUsage")).values() if isinstance(each, dict)]
         if models:  # totals of the connection so far, including subagents
-            self.summary.tokens = TokenUsage(
-                sum(_count(each.get("inputTokens")) for each in models),
-                sum(_count(each.get("outputTokens")) for each in models),
-                sum(_count(each.get("cacheReadInputTokens")) for each in models),
-                sum(_count(each.get("cacheCreationInputTokens")) for each in models),
-            )
+            totals = (sum(_count(each.get(key)) for each in models) for key in MODEL_KEYS)
+            self.summary.tokens = TokenUsage(*totals)
             self._usage.clear()
 
     def _update(self, frame: Mapping[str, Any] | None = None) -> None:
         summary = self.summary
         summary.duration = max(summary.duration, self._now)
-        if frame is not None:
-            named = (
-                _text(frame.get("session_id"))
-                if frame.get("type") in ("system", "result", "assistant")
-                else ""
-            )
-            summary.session_id = named or summary.session_id
+        if frame is not None and frame.get("type") in ("system", "result", "assistant"):
+            summary.session_id = _text(frame.get("session_id")) or summary.session_id
         summary.is_over = self._finished or (summary.turns > 0 and not self._open and not self._queue)
 
 
@@ -1107,11 +1086,8 @@ def _read_times(
 
 
 def _is_prompt(entry: Mapping[str, Any]) -> bool:
-    if entry.get("type") != "user" or any(
-        entry.get(each) for each in ("isMeta", "isCompactSummary", "isSidechain")
-    ):
-        return False
-    texts = entries.prompt_texts(entry)
+    is_internal = any(entry.get(each) for each in ("isMeta", "isCompactSummary", "isSidechain"))
+    texts = [] if is_internal or entry.get("type") != "user" else entries.prompt_texts(entry)
     return bool(texts) and not texts[0].startswith(_INTERRUPTED)
 
 
@@ -1146,22 +1122,12 @@ def _describe_end(result: dict[str, Any]) -> str | None:
     return _text(result.get("result")) or "; ".join(texts) or reason or subtype or _NO_REASON
 
 
-def _by_start(spans: list[Span]) -> list[Span]:
-    return sorted(spans, key=lambda each: (each.start, each.number))
-
-
 def _dict(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _blocks(content: object) -> list[dict[str, Any]]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
 
 
 def _hashable(value: object) -> object:
@@ -1190,14 +1156,3 @@ def _time(value: object, last: float) -> float:
 
 def _shorten(text: str, length: int) -> str:
     return entries.shorten(" ".join(text[: 4 * length].split()), length)
-
-
-def _subtract(tokens: TokenUsage, other: TokenUsage | None) -> TokenUsage:
-    if other is None:
-        return tokens
-    return TokenUsage(
-        tokens.input_tokens - other.input_tokens,
-        tokens.output_tokens - other.output_tokens,
-        tokens.cache_read_tokens - other.cache_read_tokens,
-        tokens.cache_write_tokens - other.cache_write_tokens,
-    )

@@ -1,10 +1,10 @@
-"""What several tabs draw, without a page: values as text."""
+"""Parts that several tabs use, tested without a page: values as text."""
 
 from toolwire.studio.pages.parts import to_text
 
 
 def test_a_value_that_is_nested_too_deeply_is_a_sentence():
-    """Schemas and frames of others may be: the page must not fail because of them."""
+    """Schemas and frames from others may be nested that deeply; the page shows a sentence instead of failing."""
     deep = {}
     for _ in range(5_000):
         deep = {"a": deep}

@@ -128,44 +128,35 @@ class FormView:
         self._show_errors_in(entry, path)
 
     def _draw_boolean(self, field: Field, hint: str) -> None:
-        values = {"": _NOT_GIVEN, "true": "Yes", "false": "No"}
         value = self._form.value(field.path)
         chosen = "" if not isinstance(value, bool) else str(value).lower()
-        self._draw_select(field, hint, values, chosen, lambda key: key == "true")
+        self._draw_single(field, hint, {"true": "Yes", "false": "No"}, chosen, lambda key: key == "true")
 
     def _draw_choice(self, field: Field, hint: str) -> None:
-        values = {"": _NOT_GIVEN, **{str(number): label for number, label in enumerate(field.labels)}}
         chosen = next(map(str, self._form.picked(field.path)), "")
-        self._draw_select(field, hint, values, chosen, lambda key: field.choices[int(key)])
+        self._draw_single(field, hint, _number(field), chosen, lambda key: field.choices[int(key)])
 
-    def _draw_select(
+    def _draw_single(
         self, field: Field, hint: str, values: dict[str, str], chosen: str, read: Callable[[str], Any]
     ) -> None:
-        path, form = field.path, self._form
-
-        def change(event: events.ValueChangeEventArguments[Any]) -> None:
-            if event.value in {"", None}:
-                form.clear(path)
+        def change(key: str | None) -> None:
+            if key:
+                self._form.set_value(field.path, read(key))
             else:
-                form.set_value(path, read(event.value))
+                self._form.clear(field.path)
 
-        select = ui.select(values, value=chosen, label=label_of(field), on_change=change)
-        select.props("outlined dense options-dense").classes("tw-input")
+        select = _add_select(label_of(field), {"": _NOT_GIVEN, **values}, chosen, change)
         select.props["hint"] = hint
-        self._show_errors_in(select, path)
+        self._show_errors_in(select, field.path)
 
     def _draw_choices(self, field: Field, hint: str) -> None:
-        path, form = field.path, self._form
-        values = {str(number): label for number, label in enumerate(field.labels)}
-        chosen = [str(at) for at in form.picked(path)]
+        def change(keys: list[str] | None) -> None:
+            self._form.set_value(field.path, [field.choices[int(key)] for key in keys or ()])
 
-        def change(event: events.ValueChangeEventArguments[Any]) -> None:
-            form.set_value(path, [field.choices[int(key)] for key in event.value or ()])
-
-        select = ui.select(values, value=chosen, label=label_of(field), multiple=True, on_change=change)
-        select.props("outlined dense options-dense use-chips").classes("tw-input")
+        chosen = [str(at) for at in self._form.picked(field.path)]
+        select = _add_select(label_of(field), _number(field), chosen, change)
         select.props["hint"] = hint
-        self._show_errors_in(select, path)
+        self._show_errors_in(select, field.path)
 
     def _draw_file(self, field: Field, hint: str) -> None:
         path, form = field.path, self._form
@@ -205,10 +196,7 @@ class FormView:
             form.set_value(path, value)
             redraw()
 
-        def forget() -> None:
-            form.clear(path)
-            redraw()
-
+        forget = _then(redraw, lambda: form.clear(path))
         value = form.value(path)
         if value is None and field.nullable:
             ui.label("null").classes("tw-chip")
@@ -265,23 +253,17 @@ class FormView:
 
     def _draw_variant(self, field: Field, depth: int, redraw: Callable[[], None]) -> None:
         path, form = field.path, self._form
-        values = {"": _NOT_GIVEN, **{str(number): label for number, label in enumerate(field.labels)}}
         chosen = form.chosen(path)
 
-        def change(event: events.ValueChangeEventArguments[Any]) -> None:
-            if event.value in {"", None}:
-                form.clear(path)
+        def change(key: str | None) -> None:
+            if key:
+                form.choose(path, int(key))
             else:
-                form.choose(path, int(event.value))
+                form.clear(path)
             redraw()
 
-        select = ui.select(
-            values,
-            value="" if chosen is None else str(chosen),
-            label=f"Kind of {label_of(field)}",
-            on_change=change,
-        )
-        select.props("outlined dense options-dense").classes("tw-input")
+        values = {"": _NOT_GIVEN, **_number(field)}
+        _add_select(f"Kind of {label_of(field)}", values, "" if chosen is None else str(chosen), change)
         shape = form.shape(path)
         if shape is None or form.value(path) is None:
             return
@@ -363,6 +345,22 @@ def describe(field: Field) -> str:
     if field.default is not MISSING and field.default is not None:
         parts.append(f"default: {plain_line(str(field.default))[:80]}")
     return "; ".join(each for each in parts if each)
+
+
+def _number(field: Field) -> dict[str, str]:
+    """Return the labels of choices or variants, by number."""
+    return {str(number): label for number, label in enumerate(field.labels)}
+
+
+def _add_select(
+    label: str, values: dict[str, str], chosen: str | list[str], change: Callable[[Any], None]
+) -> ui.select:
+    """Add a select, for several values if `chosen` is a list. `change` is called with the selected ones."""
+    many = isinstance(chosen, list)
+    select = ui.select(
+        values, value=chosen, label=label, multiple=many, on_change=lambda event: change(event.value)
+    )
+    return select.props("outlined dense options-dense" + (" use-chips" if many else "")).classes("tw-input")
 
 
 def _then(redraw: Callable[[], None], work: Callable[[], object]) -> Callable[[], None]:
