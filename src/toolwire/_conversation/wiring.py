@@ -20,7 +20,7 @@ from toolwire._protocol.lines import DEFAULT_LIMIT
 from toolwire._protocol.run import DEFAULT_CEILING
 from toolwire._support.log import keep_secret, logger_for
 from toolwire._support.secrets import secret_values
-from toolwire._support.tasks import Task, maybe_await, scope_type, shield, spawn
+from toolwire._support.tasks import Task, maybe_await, shield, spawn
 from toolwire._support.tracing import is_tracing_wanted
 from toolwire._support.waiting import Future
 from toolwire._transport.base import Pipe
@@ -151,7 +151,7 @@ class Conversation:
             from toolwire._conversation.reading import Reader  # noqa: PLC0415 - slow to load: done while the CLI starts
 
             if hooks or (self._servers is not None and self._servers.limits_time):
-                scope_type()  # loads anyio's event loop now, not while the CLI waits for the first call
+                anyio.CancelScope()  # loads anyio's event loop now, not while the CLI waits for the first call
             self._reader = Reader(
                 self._session,
                 everything=options.include_all_messages,

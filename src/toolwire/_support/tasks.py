@@ -65,17 +65,25 @@ async def maybe_await(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def scope_type() -> "type[anyio.CancelScope]":  # in quotes, or anyio would be loaded at import
-    """Return the class of this event loop's cancel scopes: `anyio.CancelScope()` looks it up each time."""
-    return type(anyio.CancelScope())
-
-
 def has_scopes() -> bool:
     """Return True if the caller may be inside cancel scopes: on trio, or if anyio was used on asyncio.
 
     Otherwise there are none, and anyio's backend, which is slow to load, need not be loaded.
     """
     return "anyio._backends._asyncio" in sys.modules or on_trio()
+
+
+def new_scope() -> "anyio.CancelScope | TaskScope":  # in quotes, or anyio would be loaded at import
+    """Return a new cancel scope: one of anyio where that was used before, since the body may rely on it."""
+    if not has_scopes():
+        return TaskScope()
+    trio = on_trio()
+    if trio not in _scope_types:
+        _scope_types[trio] = type(anyio.CancelScope())
+    return _scope_types[trio]()
+
+
+_scope_types: "dict[bool, type[anyio.CancelScope]]" = {}  # `anyio.CancelScope()` looks the type up each time
 
 
 def shield() -> AbstractContextManager[object]:

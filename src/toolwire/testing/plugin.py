@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
@@ -29,6 +29,7 @@ _BACKENDS: Final = ("asyncio", "asyncio+uvloop", "trio")  # one recording serves
 _checks = pytest.StashKey[list[Callable[[], None]]]()
 
 Calls = list[tuple[str, dict[str, Any]]]
+T = TypeVar("T", "ModelPeer", "CLIPeer", "Recording")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -243,19 +244,14 @@ class Recording:
 def scripted_model(request: pytest.FixtureRequest) -> Iterator[ModelPeer]:
     """Provide the real CLI with a scripted model: `scripted_model.script(call("add", a=1), say("done"))`."""
     peer = ModelPeer()
-    _check_at_end(request, peer.assert_no_pending)
-    with _guard("scripted_model", "**scripted_model.options_kwargs()"):
-        yield peer
-        peer.close()
+    yield from _provide(request, "scripted_model", peer, peer.assert_no_pending)
 
 
 @pytest.fixture
 def scripted_cli(request: pytest.FixtureRequest) -> Iterator[CLIPeer]:
     """Provide a scripted CLI in memory, without a process, for tests that take milliseconds."""
     peer = CLIPeer()
-    _check_at_end(request, peer.assert_no_pending)
-    with _guard("scripted_cli", "**scripted_cli.options_kwargs()"):
-        yield peer
+    yield from _provide(request, "scripted_cli", peer, peer.assert_no_pending)
 
 
 @pytest.fixture
@@ -286,10 +282,17 @@ def recording(request: pytest.FixtureRequest) -> Iterator[Recording]:
             pytrace=False,
         )
     made = Recording(path, anew=anew)
-    _check_at_end(request, made.finish)
-    with _guard("recording", "**recording.options_kwargs()"):
-        yield made
-        made.close()
+    yield from _provide(request, "recording", made, made.finish)
+
+
+def _provide(
+    request: pytest.FixtureRequest, name: str, provided: T, check: Callable[[], None]
+) -> Iterator[T]:
+    """Provide a fixture's value. `check` is called after a test that passed; the value is closed in any case."""
+    request.node.stash.setdefault(_checks, []).append(check)
+    with _guard(name, f"**{name}.options_kwargs()"):
+        yield provided
+        provided.close()
 
 
 @contextmanager
@@ -302,10 +305,6 @@ def _guard(fixture: str, to_pass: str) -> Iterator[None]:
         yield
     finally:
         leave()
-
-
-def _check_at_end(request: pytest.FixtureRequest, check: Callable[[], None]) -> None:
-    request.node.stash.setdefault(_checks, []).append(check)
 
 
 def _file_name(item: Any) -> str:

@@ -475,26 +475,37 @@ _LARGEST = 1_000_000
 def build_message(turn: Turn, *, id: str, model: str, call_ids: list[str]) -> dict[str, Any]:
     """Return the turn as one message, for a request without streaming."""
     ids = iter(call_ids)
+    calls = any(isinstance(block, Call) for block in turn.blocks)
     return {
-        **_envelope(turn, id, model),
+        "id": id,
+        "type": "message",
+        "role": "assistant",
+        "model": turn.model or model,
         "content": [_to_json_block(block, ids) for block in turn.blocks],
-        "stop_reason": _stop_reason(turn),
+        "stop_reason": turn.stop_reason or ("tool_use" if calls else "end_turn"),
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": turn.input_tokens,
+            "output_tokens": turn.output_tokens,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+        },
     }
 
 
 def build_events(turn: Turn, *, id: str, model: str, call_ids: list[str]) -> Iterator[Event]:
     """Yield the events of the streamed turn."""
-    ids = iter(call_ids)
-    yield {"type": "message_start", "message": _envelope(turn, id, model)}
-    for index, block in enumerate(turn.blocks):
-        start, deltas = _to_deltas(block, ids, turn.chunk_size)
+    message = build_message(turn, id=id, model=model, call_ids=call_ids)
+    yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
+    for index, block in enumerate(message["content"]):
+        start, deltas = _to_deltas(block, turn.chunk_size or _LARGEST)
         yield {"type": "content_block_start", "index": index, "content_block": start}
         for delta in deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     yield {
         "type": "message_delta",
-        "delta": {"stop_reason": _stop_reason(turn), "stop_sequence": None},
+        "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},
         "usage": {"output_tokens": turn.output_tokens},
     }
     yield {"type": "message_stop"}
@@ -518,29 +529,6 @@ def to_json(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def _envelope(turn: Turn, id: str, model: str) -> dict[str, Any]:
-    return {
-        "id": id,
-        "type": "message",
-        "role": "assistant",
-        "model": turn.model or model,
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": {
-            "input_tokens": turn.input_tokens,
-            "output_tokens": turn.output_tokens,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
-        },
-    }
-
-
-def _stop_reason(turn: Turn) -> str:
-    calls = any(isinstance(block, Call) for block in turn.blocks)
-    return turn.stop_reason or ("tool_use" if calls else "end_turn")
-
-
 def _to_json_block(block: Block, ids: Iterator[str]) -> dict[str, Any]:
     match block:
         case Text(text):
@@ -553,31 +541,22 @@ def _to_json_block(block: Block, ids: Iterator[str]) -> dict[str, Any]:
             assert_never(block)
 
 
-def _to_deltas(
-    block: Block, ids: Iterator[str], size: int | None
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _to_deltas(block: dict[str, Any], size: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the block of the start event, and the deltas."""
+
+    def split(kind: str, name: str, text: str) -> list[dict[str, Any]]:
+        return [{"type": kind, name: text[at : at + size]} for at in range(0, len(text) or 1, size)]
+
     match block:
-        case Text(text):
-            return {"type": "text", "text": ""}, [
-                {"type": "text_delta", "text": chunk} for chunk in _split(text, size)
-            ]
-        case Thinking(text, signature):
-            return {"type": "thinking", "thinking": "", "signature": ""}, [
-                *({"type": "thinking_delta", "thinking": chunk} for chunk in _split(text, size)),
+        case {"type": "text", "text": text}:
+            return {**block, "text": ""}, split("text_delta", "text", text)
+        case {"type": "thinking", "thinking": text, "signature": signature}:
+            deltas = split("thinking_delta", "thinking", text)
+            return {**block, "thinking": "", "signature": ""}, [
+                *deltas,
                 {"type": "signature_delta", "signature": signature},
             ]
-        case Call(name, input):
-            return {"type": "tool_use", "id": next(ids), "name": name, "input": {}}, [
-                {"type": "input_json_delta", "partial_json": chunk}
-                for chunk in _split(json.dumps(dict(input)), size)
-            ]
         case _:
-            assert_never(block)
-
-
-def _split(text: str, size: int | None) -> list[str]:
-    size = size or _LARGEST
-    if len(text) <= size:
-        return [text]
-    return [text[at : at + size] for at in range(0, len(text), size)]
+            return {**block, "input": {}}, split(
+                "input_json_delta", "partial_json", json.dumps(block["input"])
+            )

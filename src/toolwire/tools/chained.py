@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 import anyio
 
@@ -23,7 +23,6 @@ from toolwire.tools.chain import BadReference, Chain, Plan, Results, Step, iter_
 from toolwire.tools.context import Context
 from toolwire.tools.dispatch.interface import (
     Connection,
-    ConnectionSettings,
     Pending,
     PlannedCall,
     Reply,
@@ -187,10 +186,10 @@ class ChainedToolset(Chained, WrappedToolset):
     def tools(self) -> Mapping[str, Tool[Any]]:
         return CombinedTools([self.own.tools, self._inner.tools])
 
-    def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "ChainedConnection":
+    def connect(self, channel: ClientChannel, *, notify_all_updates: bool = False) -> "ChainedConnection":
         step_channel = StepChannel(channel)
-        inner = self._inner.connect(step_channel, **settings)
-        return ChainedConnection(self, inner, channel, step_channel, **settings)
+        inner = self._inner.connect(step_channel, notify_all_updates=notify_all_updates)
+        return ChainedConnection(self, inner, channel, step_channel)
 
     def page(self, cursor: Any) -> Page:
         self.refresh()
@@ -256,14 +255,9 @@ class ChainedConnection(ExtendedConnection):
     """Runs the chains of one client."""
 
     def __init__(
-        self,
-        server: Chained,
-        inner: Connection,
-        channel: ClientChannel,
-        step_channel: StepChannel,
-        **settings: Unpack[ConnectionSettings],
+        self, server: Chained, inner: Connection, channel: ClientChannel, step_channel: StepChannel
     ) -> None:
-        super().__init__(server.own, inner, channel, settings)
+        super().__init__(server.own, inner, channel)
         self.server = server
         self.step_channel = step_channel
 

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Unpack
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -21,7 +21,7 @@ from toolwire._protocol.json_codec import dumps
 from toolwire._protocol.jsonrpc import ClientChannel, RpcError, make_error
 from toolwire._support.log import logger_for
 from toolwire.errors import ToolDefinitionError
-from toolwire.tools.dispatch.interface import Connection, ConnectionSettings, Pending, Reply, Server
+from toolwire.tools.dispatch.interface import Connection, Pending, Reply, Server
 from toolwire.tools.names import find_name_problem
 from toolwire.tools.paging import Page, find_page, make_pages
 from toolwire.tools.search import LONGEST_QUERY, ToolIndex
@@ -248,10 +248,9 @@ class SearchableToolset(Searchable, WrappedToolset):
         """All tools, whether they are listed or not: each can be called."""
         return CombinedTools([self.own.tools, self._inner.tools])
 
-    def connect(
-        self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]
-    ) -> "SearchableConnection":
-        return SearchableConnection(self, self._inner.connect(channel, **settings), channel, **settings)
+    def connect(self, channel: ClientChannel, *, notify_all_updates: bool = False) -> "SearchableConnection":
+        inner = self._inner.connect(channel, notify_all_updates=notify_all_updates)
+        return SearchableConnection(self, inner, channel)
 
     def refresh(self) -> None:
         definitions = self._listed.read()
@@ -280,14 +279,8 @@ class SearchableToolset(Searchable, WrappedToolset):
 class SearchableConnection(ExtendedConnection):
     """Answers `tools/list` and `find_tools` for one client."""
 
-    def __init__(
-        self,
-        server: Searchable,
-        inner: Connection,
-        channel: ClientChannel,
-        **settings: Unpack[ConnectionSettings],
-    ) -> None:
-        super().__init__(server.own, inner, channel, settings)
+    def __init__(self, server: Searchable, inner: Connection, channel: ClientChannel) -> None:
+        super().__init__(server.own, inner, channel)
         self._server = server
         self._revealed: Revealed | None = None  # for a client that `revealed_to` keeps no record of
 

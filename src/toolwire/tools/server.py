@@ -21,7 +21,6 @@ from toolwire._support.waiting import Future
 from toolwire.errors import ToolDefinitionError, ToolwireWarning
 from toolwire.tools.context import LogLevel
 from toolwire.tools.dispatch.errors import describe, is_failure
-from toolwire.tools.dispatch.interface import ConnectionSettings
 from toolwire.tools.names import find_name_problem, wire_name
 from toolwire.tools.paging import Page, Pages
 from toolwire.tools.prompts import Prompts, PromptSettings, ServedPrompt, make_prompt
@@ -159,10 +158,12 @@ class ToolServer(Toolset, Generic[S]):
         self.workers = Workers(limit, abandoned_limit=0 if limit == 1 else _ABANDONED_FACTOR * limit)
         self._state = state
         self._make_lifespan = lifespan
-        self._lifespan: Lifespan | None = None
+        self.open_lifespan: Lifespan | None = None
+        """The lifespan of the current connections; None if there is none."""
         self._lock = threading.Lock()
         self._version = 0  # counts the changes of the tools
         self._tools: dict[str, Tool[Any]] = {}
+        self._tools_view = MappingProxyType(self._tools)
         self._wire_names: dict[str, str] = {}
         self._pages = Pages("tools", self._tools, self._lock)
         self.registered_resources = Resources(self._lock)
@@ -179,7 +180,7 @@ class ToolServer(Toolset, Generic[S]):
     @property
     def tools(self) -> Mapping[str, "Tool[Any]"]:
         """The tools by name; a read-only view."""
-        return MappingProxyType(self._tools)
+        return self._tools_view
 
     @overload
     def tool(self, function: F, /, *, name: str | None = None, **settings: Unpack[ToolSettings]) -> F: ...
@@ -361,15 +362,18 @@ class ToolServer(Toolset, Generic[S]):
 
     # For connections.
 
-    def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "DirectConnection":
-        """Open a connection for one client, with the settings of `DirectConnection`. On an event loop."""
+    def connect(self, channel: ClientChannel, *, notify_all_updates: bool = False) -> "DirectConnection":
+        """Open a connection for one client. On an event loop.
+
+        With `notify_all_updates` it sends updates of all resources: the carrier has the subscriptions itself.
+        """
         from toolwire.tools.dispatch.connection import DirectConnection  # noqa: PLC0415 - only needed with a client
 
-        connection = DirectConnection(self, channel, **settings)
+        connection = DirectConnection(self, channel, notify_all_updates=notify_all_updates)
         self._connections.add(connection)
-        if self._make_lifespan is not None and self._lifespan is None:
-            self._lifespan = Lifespan(self._make_lifespan(self), self._state)
-            self._lifespan.start()
+        if self._make_lifespan is not None and self.open_lifespan is None:
+            self.open_lifespan = Lifespan(self._make_lifespan(self), self._state)
+            self.open_lifespan.start()
         return connection
 
     def page(self, cursor: Any) -> Page:
@@ -377,25 +381,20 @@ class ToolServer(Toolset, Generic[S]):
         return self._pages.page(cursor)
 
     @property
-    def open_lifespan(self) -> Lifespan | None:
-        """The lifespan of the current connections; None if there is none."""
-        return self._lifespan
-
-    @property
     def state(self) -> S | None:
         """The state that tools see as `context.state`."""
-        return self._state if self._lifespan is None else self._lifespan.state
+        return self._state if self.open_lifespan is None else self.open_lifespan.state
 
     async def wait_until_ready(self) -> None:
         """Wait for the lifespan to start, if there is one. Raises the exception of its start, if that fails."""
-        if self._lifespan is not None:
-            await self._lifespan.wait()
+        if self.open_lifespan is not None:
+            await self.open_lifespan.wait()
 
     async def release(self, connection: "DirectConnection") -> None:
         """Forget a connection that was closed. With the last one, the lifespan ends too."""
         self._connections.discard(connection)
-        if not self._connections and self._lifespan is not None:
-            lifespan, self._lifespan = self._lifespan, None
+        if not self._connections and self.open_lifespan is not None:
+            lifespan, self.open_lifespan = self.open_lifespan, None
             await lifespan.aclose()
 
     # For the CLI.

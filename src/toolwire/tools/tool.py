@@ -113,6 +113,8 @@ class SdkMcpTool(Generic[T]):
             )
         self.parameters: Parameters = _compile_parameters(self)
         self.is_async = is_async(self.handler)
+        self.threaded = not self.is_async and not self.inline
+        """True if a worker thread runs it."""
         self.output = _compile_output(self)
         self._pass_context = self.typed is None and _takes_context(self.handler)
         self.takes_context = self._pass_context or (
@@ -138,11 +140,6 @@ class SdkMcpTool(Generic[T]):
     def label(self) -> str:
         """Its kind and name, for errors."""
         return f"Tool {self.name!r}"
-
-    @property
-    def threaded(self) -> bool:
-        """True if a worker thread runs it."""
-        return not self.is_async and not self.inline
 
     @property
     def json_schema(self) -> dict[str, Any]:

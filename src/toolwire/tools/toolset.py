@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from dataclasses import dataclass
 from functools import partial
 from operator import is_not
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 
@@ -30,7 +30,7 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._support.words import did_you_mean
 from toolwire.errors import ToolDefinitionError
-from toolwire.tools.dispatch.interface import Connection, ConnectionSettings, Pending, Reply, Server
+from toolwire.tools.dispatch.interface import Connection, Pending, Reply, Server
 from toolwire.tools.names import find_name_problem
 from toolwire.tools.paging import Page, find_page, list_page, make_pages
 
@@ -73,8 +73,11 @@ class Toolset(ABC):
         """
 
     @abstractmethod
-    def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> Connection:
-        """Open a connection for one client, with the settings of `DirectConnection`. On an event loop."""
+    def connect(self, channel: ClientChannel, *, notify_all_updates: bool = False) -> Connection:
+        """Open a connection for one client. On an event loop.
+
+        With `notify_all_updates` it sends updates of all resources: the carrier has the subscriptions itself.
+        """
 
     @abstractmethod
     async def wait_until_ready(self) -> None:
@@ -301,8 +304,8 @@ class RenamedToolset(Renamed, WrappedToolset):
     def tools(self) -> "Mapping[str, Tool[Any]]":
         return _RenamedTools(self._inner.tools, self.naming)
 
-    def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "RenamedConnection":
-        return RenamedConnection(self, self._inner.connect(channel, **settings))
+    def connect(self, channel: ClientChannel, *, notify_all_updates: bool = False) -> "RenamedConnection":
+        return RenamedConnection(self, self._inner.connect(channel, notify_all_updates=notify_all_updates))
 
     def find_reserver(self, tool: str) -> "tuple[Reserver, str] | None":
         inner = self.find(tool)
@@ -406,18 +409,20 @@ class LoadingCalls:
             scopes[-1].cancel()
         return bool(scopes)
 
+    def cancel_all(self) -> None:
+        """Cancel all of these calls, at the end of their connection: none may start a tool after it."""
+        for _, scope in self._scopes:
+            scope.cancel()
+
 
 class ExtendedConnection(Connection):
     """A connection of a wrapper that has its own tools and list. Everything else goes to the inner connection."""
 
-    def __init__(
-        self, own: "ToolServer[Any]", inner: Connection, channel: ClientChannel, settings: ConnectionSettings
-    ) -> None:
+    def __init__(self, own: "ToolServer[Any]", inner: Connection, channel: ClientChannel) -> None:
         self._inner = inner
         self._channel = channel
         self._own_server = own
         self._own: Connection | None = None  # to `_own_server`, opened by its first call
-        self._settings = settings
         self._loading = LoadingCalls()
         self.tags_progress = inner.tags_progress
 
@@ -461,10 +466,11 @@ class ExtendedConnection(Connection):
     async def send_own(self, message: dict[str, Any]) -> Reply | None:
         """Send a message to the wrapper's own server, and return its reply."""
         if self._own is None:
-            self._own = self._own_server.connect(self._channel, **self._settings)
+            self._own = self._own_server.connect(self._channel)
         return await self._own.answer(message)
 
     async def aclose(self) -> None:
+        self._loading.cancel_all()
         if self._own is not None:
             await self._own.aclose()
         await self._inner.aclose()
@@ -522,12 +528,11 @@ class CombinedToolset(Combined, Toolset):
     def tools(self) -> "Mapping[str, Tool[Any]]":
         return CombinedTools([each.tools for each in self._toolsets])
 
-    def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "CombinedConnection":
-        # Clients can only read the resources of the first toolset.
-        rest: ConnectionSettings = {**settings, "notify_all_updates": False}
+    def connect(self, channel: ClientChannel, *, notify_all_updates: bool = False) -> "CombinedConnection":
+        first, *rest = self._toolsets  # clients can only read the resources of the first
         parts = [
-            _Part(each, each.connect(channel, **(rest if number else settings)))
-            for number, each in enumerate(self._toolsets)
+            _Part(first, first.connect(channel, notify_all_updates=notify_all_updates)),
+            *(_Part(each, each.connect(channel)) for each in rest),
         ]
         return CombinedConnection(self, parts)
 
@@ -701,6 +706,7 @@ class CombinedConnection(Connection):
         return RpcError(INVALID_PARAMS, _describe_unknown(self._server, name), data)
 
     async def aclose(self) -> None:
+        self._loading.cancel_all()
         for part in self._parts:
             await part.connection.aclose()
 

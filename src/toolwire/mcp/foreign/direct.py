@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from toolwire._support.tasks import scope_type, spawn
+from toolwire._support.tasks import spawn
 from toolwire.mcp.compat import (
     ClientConnection,
     JSONRPCDispatcher,
@@ -52,7 +52,7 @@ class DirectDispatch:
             self._dispatcher = dispatcher
             self._transport = TransportContext(kind="jsonrpc", can_send_request=True)
             self._context = copy_context()
-            self._scope = scope_type()
+            self._scope = type(anyio.CancelScope())  # `anyio.CancelScope()` looks it up each time
             self._handle = runner.on_request
             try:
                 on_ready()

@@ -15,7 +15,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from toolwire._transport.find_cli import TESTED
-from toolwire.testing.script import Failure, Turn, bare_name
+from toolwire.sessions.entries import list_blocks, list_texts
+from toolwire.testing.script import Failure, Turn, bare_name, build_message
 from toolwire.testing.scripted_cli.host import Settings, Tool, to_title
 
 _INPUT_PRICE: Final = 4e-6  # dollars per token, the real CLI's price for its default model
@@ -114,23 +115,10 @@ class Frames:
         return {**frame, **self._ids(), "api_message_id": message_id}
 
     def api_error(self, failure: Failure) -> Frame:
-        usage = {
-            "input_tokens": 0,
-            "output_tokens": 0,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
-        }
-        message = {
-            "id": str(uuid4()),
-            "type": "message",
-            "role": "assistant",
-            "model": "<synthetic>",
-            "stop_reason": "stop_sequence",
-            "stop_sequence": "",
-            "usage": usage,
-        }
+        nothing = Turn((), input_tokens=0, output_tokens=0, stop_reason="stop_sequence")
+        message = build_message(nothing, id=str(uuid4()), model="<synthetic>", call_ids=[])
         return self.assistant(
-            message,
+            {**message, "stop_sequence": ""},
             {"type": "text", "text": api_error_text(failure)},
             error=error_kind(failure),
             is_api_error_message=True,
@@ -225,9 +213,7 @@ class ToolOutcome:
     @property
     def text(self) -> str:
         """The text that the model receives."""
-        if isinstance(self.content, str):
-            return self.content
-        return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
+        return "\n".join(list_texts(list_blocks(self.content)))
 
     def to_block(self, call_id: str) -> dict[str, Any]:
         """Return the `tool_result` block for the model."""

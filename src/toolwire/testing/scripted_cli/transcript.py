@@ -4,7 +4,7 @@ Owns the entries of a turn, in the real CLI's order: one for each block of a res
 calls. Does nothing unless the host requested a mirror (`--session-mirror`) or the test requested files.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from toolwire._transport.find_cli import TESTED
 from toolwire.sessions import transcript as files
-from toolwire.sessions.entries import NOT_MIRRORED, write_time
+from toolwire.sessions.entries import NOT_MIRRORED, list_blocks, list_texts, write_time
 from toolwire.sessions.paths import list_session_files
 from toolwire.testing.scripted_cli.host import Settings
 
@@ -67,16 +67,7 @@ class Transcript:
 
     def add_prompt(self, content: Any) -> None:
         """Add a prompt."""
-        texts = (
-            [content]
-            if isinstance(content, str)
-            else [
-                each.get("text", "")
-                for each in content
-                if isinstance(each, Mapping) and each.get("type") == "text"
-            ]
-        )
-        self._prompt = "\n".join(texts)
+        self._prompt = "\n".join(list_texts(list_blocks(content)))
         now = write_time(datetime.now(UTC))
         for operation in ({"operation": "enqueue", "content": self._prompt}, {"operation": "dequeue"}):
             self._note("queue-operation", **operation, timestamp=now)

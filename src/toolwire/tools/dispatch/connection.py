@@ -35,14 +35,7 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._protocol.lines import decode, encode
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import (
-    TaskScope,
-    cancelled_from_inside,
-    has_scopes,
-    is_async,
-    scope_type,
-    shield,
-)
+from toolwire._support.tasks import TaskScope, cancelled_from_inside, is_async, new_scope, shield
 from toolwire._support.threads import TooManyAbandonedCalls, loop_caller
 from toolwire._support.waiting import Future
 from toolwire.errors import ResourceNotFoundError, ToolError, message_of
@@ -69,7 +62,7 @@ if TYPE_CHECKING:
     from toolwire.tools.exposed_function import ExposedFunction
     from toolwire.tools.prompts import Prompts, ServedPrompt
     from toolwire.tools.resources import Resources, ServedResource
-    from toolwire.tools.server import Lifespan, ToolServer
+    from toolwire.tools.server import ToolServer
     from toolwire.tools.tool import Tool
     from toolwire.tools.toolset import Toolset
 
@@ -138,46 +131,26 @@ def _find_interruption(error: BaseException) -> Interrupted | None:
 
 
 class DirectConnection(Connection):
-    """One client of a `ToolServer`, with the settings of `ConnectionSettings`.
-
-    Without a `session` of the channel, `context.session` is this connection.
-    """
+    """One client of a `ToolServer`. Without a `session` of the channel, `context.session` is this connection."""
 
     tags_progress = True
 
     def __init__(
-        self,
-        server: "ToolServer[Any]",
-        channel: ClientChannel,
-        *,
-        violations_as_results: bool = False,
-        log_level: LogLevel = "debug",
-        notify_all_updates: bool = False,
+        self, server: "ToolServer[Any]", channel: ClientChannel, *, notify_all_updates: bool = False
     ) -> None:
-        check_level(log_level)
         self.server = server
         self.subscriptions: set[str] = set()
         """The URIs of the resources that the client has subscribed to."""
         self._channel = channel
         self._session = channel.session or self
         self._request_scope = channel.request_scope
-        self._violations_as_results = violations_as_results
         self._notify_all_updates = notify_all_updates
         self._post = loop_caller()
-        self._log_level: str = log_level
+        self._log_level: str = LEVELS[0]
         self._calls: defaultdict[Id, list[Call]] = defaultdict(list)
         self._idle: Future[None] | None = None  # set by the last call that ends, for `aclose`
-        self._scope: type[anyio.CancelScope] | None = None
         self._unannounced: set[str] = set()
         self._closed = False
-
-    def _new_scope(self) -> "anyio.CancelScope | TaskScope":
-        """Return a cancel scope: one of anyio where that was used before, since tools may rely on it."""
-        if self._scope is None:
-            if not has_scopes():
-                return TaskScope()
-            self._scope = scope_type()
-        return self._scope()
 
     @property
     def limits_time(self) -> bool:
@@ -307,7 +280,7 @@ class DirectConnection(Connection):
     async def _run(
         self, request_id: Id, result: Result, subject: Any, arguments: dict[str, Any], meta: dict[str, Any]
     ) -> Any:
-        with self._new_scope() as scope:
+        with new_scope() as scope:
             call = Call(scope, request_id)
             calls = self._calls[request_id]
             calls.append(call)
@@ -333,12 +306,9 @@ class DirectConnection(Connection):
     ) -> dict[str, Any]:
         try:
             values = self._validate(tool, arguments)
-            threaded = tool.threaded
-            lifespan = self.server.open_lifespan
-            state = self.server.state if lifespan is None or lifespan.open else await self._wait_for(lifespan)
-            if threaded or tool.takes_context:
-                call.context = self._context(tool, state, meta, call)
-            if threaded or tool.timeout is not None or self.server.timeout is not None:
+            if tool.threaded or tool.takes_context or self.server.open_lifespan is not None:
+                call.context = self._context(tool, await self._open_state(), meta, call)
+            if tool.threaded or tool.timeout is not None or self.server.timeout is not None:
                 value = await self._perform_in_time(tool, values, call)
             else:  # the same as `_perform`, inlined because most calls take this branch: it saves a coroutine
                 value = tool.invoke(values, call.context)
@@ -358,8 +328,6 @@ class DirectConnection(Connection):
         try:
             return tool.parameters.validate(arguments)
         except InvalidArguments as error:
-            if self._violations_as_results:
-                raise ToolError(str(error)) from None
             raise invalid_params(error, {"tool": tool.name}) from None
 
     def _context(self, subject: Subject, state: Any, meta: dict[str, Any], call: Call) -> Context[Any]:
@@ -412,7 +380,7 @@ class DirectConnection(Connection):
             logger.warning("tool %r returned a value that cannot be a result: %s", tool.name, error)
             data = {"tool": tool.name, "server": self.server.name, "type": error.type_name}
             raise RpcError(INTERNAL_ERROR, f"Tool {tool.name!r}: {error}", data) from error
-        if not tool.text_mirrors_structured and loses_text(result):
+        if "structuredContent" in result and not tool.text_mirrors_structured and loses_text(result):
             logger.warning(
                 "tool %r returned text beside structured content: the CLI does not show the text to the model",
                 tool.name,
@@ -429,9 +397,8 @@ class DirectConnection(Connection):
     async def _open_state(self) -> Any:
         """Return the state for `context.state`, once the lifespan of the server is open."""
         lifespan = self.server.open_lifespan
-        return self.server.state if lifespan is None or lifespan.open else await self._wait_for(lifespan)
-
-    async def _wait_for(self, lifespan: "Lifespan") -> Any:
+        if lifespan is None or lifespan.open:
+            return self.server.state
         try:
             return await lifespan.wait()
         except Exception as error:

@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 from toolwire._protocol.jsonrpc import ClientChannel
-from toolwire.tools.context import LogLevel
 
 Reply = dict[str, Any]
 """A complete JSON-RPC response."""
@@ -52,18 +51,6 @@ class Connection(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Cancel running calls and disconnect, in bounded time. The server itself stays open."""
-
-
-class ConnectionSettings(TypedDict, total=False):
-    """Settings of a connection to a toolwire server."""
-
-    violations_as_results: bool
-    """Report arguments that violate the schema as an error result, as MCP requires over stdio and HTTP, instead of
-    a JSON-RPC error, which the CLI shows to the model just as well."""
-    log_level: LogLevel
-    """The lowest log level that is sent before the client sets one."""
-    notify_all_updates: bool
-    """Send updates of all resources, for a carrier that keeps the subscriptions itself."""
 
 
 class Server(Protocol):
