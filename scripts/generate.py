@@ -1,8 +1,9 @@
-"""Write the files that follow from lists in the source; with `--check`, fail if one of them differs.
+"""Write the files that are generated from the source; with `--check`, fail if one of them is not up to date.
 
-Stubs (`.pyi`) of the modules that load their names lazily: without one, a type checker would see no names there.
-The lists of hook events, which type checkers need written out. docs/options.md, the reference of all options. The
-tables of docs/profiles.md and the JSON schema of profiles. docs/reference, the pages of all names and commands.
+They are stubs (`.pyi`) of the modules that load their names lazily, without which a type checker would see no names
+there; the lists of hook events, which type checkers need written out; docs/options.md, the reference of all
+options; the tables of docs/profiles.md and the JSON schema of profiles; docs/reference, the pages of all names and
+commands.
 """
 
 import ast
@@ -52,7 +53,7 @@ def generate() -> Iterator[tuple[Path, str]]:
 
 
 def stub(path: Path) -> str:
-    """A stub that imports every name of a module that loads lazily, under its own name."""
+    """Return a stub that imports every name of a module that loads lazily, under its own name."""
     module = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
     where: dict[str, str] = import_module(module)._WHERE  # noqa: SLF001 - the list that this module exists for
     lines = [
@@ -101,7 +102,7 @@ def hook_events() -> Iterator[tuple[Path, str]]:
 
 
 def replace_section(path: Path, lines: list[str]) -> tuple[Path, str]:
-    """Return a file's text with other lines between its marks `# generated ...: begin` and `# generated: end`."""
+    """Return a file's text with these lines between its marks `# generated ...: begin` and `# generated: end`."""
     text = path.read_text(encoding="utf-8")
     section = re.compile(r"(# generated[^\n]*: begin\n).*?( *# generated: end)", re.DOTALL)
     body = "\n".join(lines) + "\n"
@@ -119,7 +120,7 @@ def profile_reference() -> Iterator[tuple[Path, str]]:
 
 
 def options_page() -> str:
-    """The reference of options and agents: their fields, and the docstrings below them."""
+    """Return the reference of options and agents: their fields, with the docstrings below them."""
     agent_options = import_module("toolwire.options.agent_options").ClaudeAgentOptions
     carriers = {
         field.name: ", ".join(
@@ -182,7 +183,7 @@ def documented_fields(path: Path, name: str) -> Iterator[tuple[str, str, str, st
 
 
 def table_row(*cells: str) -> str:
-    """A row of a Markdown table."""
+    """Return a row of a Markdown table."""
     return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -1,8 +1,9 @@
-"""A hook of the build: what an index shows of the package, with links if the address of the repository is given.
+"""A hook of the build: makes the page that a package index shows, with links if the repository's address is given.
 
-The address is given when a distribution is built (`make dist URL=https://github.com/OWNER/toolwire`), and stands in
-no file. With it the metadata has links, and those of README, which an index cannot follow, become absolute, to
-the files of this version's tag. A wheel that is built from an sdist has what the sdist has.
+The address is given when a distribution is built (`make dist URL=https://github.com/OWNER/toolwire`), and is in no
+file. With it, the metadata has links, and the relative links of README, which an index cannot follow, become
+absolute: they lead to the files of this version's tag. A wheel that is built from an sdist has the page of the
+sdist.
 """
 
 import os
@@ -25,10 +26,10 @@ class PackagePage(MetadataHookInterface):
     PLUGIN_NAME = "custom"
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Called for each build, with what pyproject.toml says."""
+        """Fill in the metadata of pyproject.toml. Called by hatchling for each build."""
         address = read_address(os.environ.get(VARIABLE, ""))
         if "readme" in metadata and not address:
-            return  # an sdist's, which may have been built with an address
+            return  # the README of an sdist, which may have been built with an address
         text = Path(self.root, "README.md").read_text("utf-8")
         if address:
             metadata["urls"] = make_links(address, metadata["version"])
@@ -37,7 +38,7 @@ class PackagePage(MetadataHookInterface):
 
 
 def read_address(given: str) -> str:
-    """Check the address of the repository. Empty if there is none."""
+    """Check and return the address of the repository; empty if none is given."""
     address = given.strip().rstrip("/").removesuffix(".git")
     parts = urlsplit(address)
     if address and (parts.scheme != "https" or not parts.netloc or parts.path.count("/") < 2):  # noqa: PLR2004
@@ -49,7 +50,7 @@ def read_address(given: str) -> str:
 
 
 def make_links(address: str, version: str) -> dict[str, str]:
-    """The links of the package, by the names under which PyPI shows them with a symbol."""
+    """Return the links of the package, by the names for which PyPI shows a symbol."""
     files = f"{address}/blob/v{version}"
     return {
         "Source": address,
@@ -60,12 +61,12 @@ def make_links(address: str, version: str) -> dict[str, str]:
 
 
 def make_absolute(text: str, address: str, version: str) -> str:
-    """Markdown in which links to files of the repository lead there, and its pictures are shown."""
+    """Make links to files and pictures of the repository absolute."""
 
-    def absolute(found: re.Match[str]) -> str:
+    def replace(found: re.Match[str]) -> str:
         if found["code"]:
             return found["code"]
         kind = "raw" if found["image"] else "blob"
         return f"{found['image']}{found['text']}({address}/{kind}/v{version}/{found['path']})"
 
-    return _LINK.sub(absolute, text)
+    return _LINK.sub(replace, text)

@@ -10,11 +10,11 @@ from rich.console import Console
 from toolwire.cli.demo import choose_peer, converse
 
 ROOT = Path(__file__).parent.parent
-_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # rich would have them fetched from elsewhere
+_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # rich refers to fonts of another site
 
 
 def main() -> None:
-    """Run the demo and draw its terminal."""
+    """Run the demo and save its terminal as SVG."""
     console = Console(record=True, width=84, force_terminal=True, highlight=False, file=io.StringIO())
     anyio.run(converse, console, choose_peer())
     picture = console.export_svg(title="toolwire demo", unique_id="demo")

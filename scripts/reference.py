@@ -1,7 +1,7 @@
-"""The pages of docs/reference: every public name, command and option of a command, from the source.
+"""Makes the pages of docs/reference from the source: every public name, and every command with its options.
 
-The pages of names hold only headings and directives; `make docs` fills in signatures and docstrings. A public name
-or command that is in no page cannot exist: the pages are made from the lists that define them.
+The pages of names contain only headings and directives; `make docs` fills in signatures and docstrings. No public
+name or command can be missing, because the pages are made from the lists that define them.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    # file: title, package, modules (by prefix; the first page that fits has the name)
+    # file: title, package, prefixes of modules (a name is on the first page that matches)
     "conversations": (
         "Conversations",
         "toolwire",
@@ -79,7 +79,7 @@ $ echo "Where is tea?" > question.txt
 $ export TOKEN=a-token-of-yours
 ```
 """
-"""What the examples of the commands use."""
+"""The files that the examples of the commands use."""
 
 
 def reference_pages() -> Iterator[tuple[str, str]]:
@@ -90,14 +90,16 @@ def reference_pages() -> Iterator[tuple[str, str]]:
         names = _names_of(package, modules, shown if package == "toolwire" else top)
         if package == "toolwire":
             shown |= names
-        yield f"{file}.md", _page(title, package, names)
+        yield f"{file}.md", _make_page(title, package, names)
     if missing := sorted(top.keys() - shown.keys()):
-        raise ValueError(f"in no page of the reference: {', '.join(missing)}; add their modules to PAGES")
-    yield "command.md", _command_page()
+        raise ValueError(
+            f"not on any page of the reference: {', '.join(missing)}; add their modules to PAGES"
+        )
+    yield "command.md", _make_command_page()
 
 
 def _names_of(package: str, modules: tuple[str, ...], elsewhere: dict[str, str]) -> dict[str, str]:
-    """Map the public names of a package to where they are defined. With `modules`: only those of these modules."""
+    """Map the public names of a package to the modules that define them. With `modules`, only names of these."""
     module = import_module(package)
     where = getattr(module, "_WHERE", None)
     if where is None:
@@ -109,14 +111,16 @@ def _names_of(package: str, modules: tuple[str, ...], elsewhere: dict[str, str])
     }
 
 
-def _page(title: str, package: str, names: dict[str, str]) -> str:
+def _make_page(title: str, package: str, names: dict[str, str]) -> str:
+    """Return the page of these names."""
     lines = [_MADE, f"# {title}", "", f"Names to import from `{package}`.", ""]
     for name, source in names.items():
         lines += [f"::: toolwire.{source}.{name}", ""]
     return "\n".join(lines)
 
 
-def _command_page() -> str:
+def _make_command_page() -> str:
+    """Return the page of all commands."""
     import typer.main  # noqa: PLC0415 - only this page needs it
 
     main = typer.main.get_command(import_module("toolwire.cli.main").app)
@@ -129,31 +133,33 @@ def _command_page() -> str:
         "",
         _EXAMPLE_FILES,
     ]
-    for words, command in _commands(main, ("toolwire",)):
-        lines += [f"## {' '.join(words)}", "", _help_of(command), ""]
-        if rows := list(_parameters(command)):
+    for words, command in _list_commands(main, ("toolwire",)):
+        lines += [f"## {' '.join(words)}", "", _format_help(command), ""]
+        if rows := list(_build_parameter_rows(command)):
             lines += ["| | | |", "|---|---|---|", *rows, ""]
     return "\n".join(lines)
 
 
-def _commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _list_commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each command that runs something, with the words that call it."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield words, command
         return
     for name, each in inner.items():
-        yield from _commands(each, (*words, name))
+        yield from _list_commands(each, (*words, name))
 
 
-def _help_of(command: Any) -> str:
-    """The help text up to its examples, in which the lines are commands."""
+def _format_help(command: Any) -> str:
+    """Return the help text of a command as Markdown, with its examples as a console block."""
     text, _, examples = str(command.help or "").partition("Examples:")
     lines = [line.strip() for line in examples.splitlines() if line.strip()]
     shown = ["```console", *(f"$ {line}" for line in lines), "```"] if lines else []
     return "\n".join([" ".join(part.split()) + "\n" for part in text.strip().split("\n\n")] + shown)
 
 
-def _parameters(command: Any) -> Iterator[str]:
+def _build_parameter_rows(command: Any) -> Iterator[str]:
+    """Yield a row of a Markdown table for each argument and option: name, help, default."""
     for each in command.params:
         if getattr(each, "hidden", False):
             continue
@@ -162,11 +168,12 @@ def _parameters(command: Any) -> Iterator[str]:
         name = name or ", ".join(f"`{flag}`" for flag in flags)
         help_text = " ".join(str(each.help or "").split())
         variable = f" Variable: `{each.envvar}`." if getattr(each, "envvar", None) else ""
-        default = _default_of(each)
+        default = _format_default(each)
         yield "| " + " | ".join((name, (help_text + variable).replace("|", "\\|"), default)) + " |"
 
 
-def _default_of(parameter: Any) -> str:
+def _format_default(parameter: Any) -> str:
+    """Return the default of a parameter, or "required"."""
     if parameter.required:
         return "required"
     given = parameter.default

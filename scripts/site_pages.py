@@ -1,4 +1,4 @@
-"""A hook of mkdocs: pages that are outside of docs/ become part of the site, and links between both work."""
+"""A hook of mkdocs: adds pages outside of docs/ to the site, and adapts the links between them and docs/."""
 
 import re
 from pathlib import Path
@@ -26,6 +26,6 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links to pages of the root to where they are in the site."""
+    """Adapt links to pages of the root to their place in the site."""
     up = "../" * page.file.src_uri.count("/")
     return _TO_ROOT.sub(f"]({up}", markdown).replace("](README.md)", "](index.md)")

@@ -1,6 +1,6 @@
 """Makes the pictures of the studio in docs/images: `make pictures`. Needs Chromium; nothing leaves the machine.
 
-They differ from machine to machine (fonts, times), so that nothing compares them.
+They differ from machine to machine (fonts, times), so no check compares them.
 """
 
 import os
@@ -20,8 +20,8 @@ from playwright.sync_api import Page, expect, sync_playwright
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"
 SIZE: Any = {"width": 1200, "height": 750}
-WAIT = 30_000  # milliseconds for anything on the page
-LONGEST = 300  # seconds for all of them
+WAIT = 30_000  # milliseconds to wait for anything on the page
+LONGEST = 300  # seconds after which the studio is killed
 LARGEST = 150_000  # bytes of a picture
 SCRIPT = "from trips import SCRIPT\n\nscript = SCRIPT\n"
 REPLACE = """([from, to]) => {
@@ -32,7 +32,7 @@ PROMPT = "Book Ann, 34, two nights in Ulm and one in Lima."
 
 
 def main() -> None:
-    """Drive a studio of examples/trips.py, one picture for each tab."""
+    """Run a studio of examples/trips.py and take one picture of each tab."""
     browser_path = next(
         filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
     )
@@ -105,14 +105,14 @@ def show_tools(page: Page) -> None:
 
 
 def show_conversation(page: Page) -> None:
-    """Have the scripted model book; allow the first call, which fails, and come to the question of the second."""
+    """Have the scripted model book. Allow the first call, which fails, and wait for the request of the second."""
     page.get_by_role("tab", name="Conversation").click()
     page.get_by_label("Prompt").fill(PROMPT)
     page.get_by_role("button", name="Send").click()
     page.get_by_role("button", name="Allow", exact=True).click()
     page.get_by_text("Answered: allowed").wait_for()
     page.get_by_role("button", name="Deny").wait_for()
-    page.get_by_text("Arguments", exact=True).last.click()  # folded, so that the failure above it is seen
+    page.get_by_text("Arguments", exact=True).last.click()  # fold it, so that the failure above it is visible
     expect(page.locator(".tw-call").last.get_by_text("Ulm")).to_be_hidden()
 
 
@@ -123,14 +123,14 @@ def finish_conversation(page: Page) -> None:
 
 
 def show_timeline(page: Page) -> None:
-    """Open what went wrong in that conversation."""
+    """Open the timeline entry of the call that failed."""
     page.get_by_role("tab", name="Timeline").click()
     page.get_by_role("button", name=re.compile("^Show ")).first.click()
     page.get_by_text("Output", exact=True).wait_for()
 
 
 def take(page: Page, folder: str, name: str, zoom: float) -> None:
-    """Write what the window shows, with a reader's folder in place of ours."""
+    """Save a picture of the window, in which the temporary folder is shown as one of a user."""
     path = IMAGES / f"{name}.png"
     page.mouse.move(0, 0)
     page.evaluate("zoom => { document.activeElement.blur(); document.body.style.zoom = zoom }", zoom)

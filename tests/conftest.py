@@ -1,4 +1,4 @@
-"""For all tests: the markers, and `--fast` (`make fast`).
+"""For all tests: their event loops, a cache folder, and `--fast` (`make fast`).
 
 With `--fast`, tests run on asyncio only, Hypothesis tries a few examples, and tests that start processes or take
 long are left out. They are marked `process` and `slow`; a test that starts a process without the
@@ -25,7 +25,7 @@ pytest.register_assert_rewrite("shared")
 pytest_plugins = ["shared.servers", "shared.stores"]
 hypothesis.settings.register_profile(
     "default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)  # a loaded machine is no failure
+)  # a busy machine must not fail tests
 hypothesis.settings.register_profile(
     "fast", hypothesis.settings.get_profile("default"), max_examples=FEW_EXAMPLES
 )
@@ -41,7 +41,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Load the profile of Hypothesis, and with `--fast` forbid processes."""
+    """Load the Hypothesis profile, and with `--fast` forbid processes."""
     fast = config.getoption("--fast")
     hypothesis.settings.load_profile("fast" if fast else "default")
     if fast:
@@ -50,7 +50,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc):
-    """Choose the event loops of a test: those of the anyio plugin, unless it is to run on asyncio only."""
+    """Choose the event loops of a test: those of the anyio plugin, or asyncio only where that is required."""
     test = metafunc.definition
     chosen = any("anyio_backend" in each.args[0] for each in test.iter_markers("parametrize"))
     only = metafunc.config.getoption("--fast") or test.get_closest_marker("asyncio_only")
@@ -67,13 +67,13 @@ def cache_folder(tmp_path_factory):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """With `--fast`, do not even import the suites that start processes."""
+    """With `--fast`, do not even import the suites in NOT_FAST."""
     inside = collection_path.is_relative_to(TESTS) and collection_path.relative_to(TESTS).parts[:1]
     return True if config.getoption("--fast") and inside and inside[0] in NOT_FAST else None
 
 
 def pytest_collection_modifyitems(config, items):
-    """With `--fast`, leave out what is marked, and try fewer examples."""
+    """With `--fast`, leave out marked tests, and try fewer examples."""
     if not config.getoption("--fast"):
         return
     left_out = [item for item in items if not _is_fast(item)]
@@ -91,7 +91,7 @@ def _is_fast(item):
 
 
 def _try_fewer_examples(item):
-    """Lower the number of examples of a test that sets one: the profile is for those that do not."""
+    """Lower the number of examples of a test that sets its own; the profile covers the others."""
     function = getattr(item, "function", None)
     used = getattr(function, "_hypothesis_internal_use_settings", None)
     if used is not None and used.max_examples > FEW_EXAMPLES:
@@ -99,7 +99,7 @@ def _try_fewer_examples(item):
 
 
 class _NoProcesses:
-    """Makes the start of a process an error while a test runs."""
+    """Raises an error if a process is started while a test runs."""
 
     def __init__(self):
         self._running = ""

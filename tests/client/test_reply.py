@@ -340,7 +340,7 @@ class TestWrongAnswers:
         assert type(caught.value.__cause__).__name__ == "ValidationError"
 
     def test_no_answer_at_all(self):
-        """A run without structured output says so."""
+        """The error says that there is no structured output, and has the reply."""
         reply = Reply()
         with pytest.raises(OutputValidationError, match="no structured output, expected Point") as caught:
             OutputType(Point).validate(None, reply)

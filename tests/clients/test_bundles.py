@@ -1,4 +1,4 @@
-"""Bundles of `toolwire pack`: the official validator takes them, and their server answers the official client."""
+"""Bundles of `toolwire pack`: the official validator accepts them, and the official client can call them."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def ask() -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a server that needs a key and a neighbour."""
+    """Make a folder with a server that needs a key and a module beside it."""
     install()
     here = tmp_path_factory.mktemp("bundles")
     (here / "app.py").write_text(APP)
@@ -60,7 +60,7 @@ def pack(folder, *words):
     "words", [("app.py", "--env", "SHOP_KEY"), ("catalog:agentpmt",)], ids=lambda each: each[0]
 )
 def test_the_official_validator_takes_it(folder, words, tmp_path):
-    """Unpacked by the official tool, too."""
+    """The official tool unpacks the bundle, and its manifest is valid."""
     bundle = pack(folder, *words, "--force")
     done = play(VALIDATOR, "unpack", str(bundle), str(tmp_path / "out"), home=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -88,6 +88,6 @@ async def _call_installed(folder, tmp_path):
 
 
 def test_its_server_answers_the_official_client(folder, tmp_path):
-    """Started as the manifest says, by the real uv, which installs what it needs; the key comes from the host."""
+    """uv starts the server as the manifest says and installs what it needs; the key comes from the host."""
     assert UV is not None, "uv is not installed"
     anyio.run(_call_installed, folder, tmp_path)

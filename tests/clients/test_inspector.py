@@ -12,7 +12,7 @@ TOOL_FAILED = 5
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    """The app over HTTP."""
+    """Serve the app over HTTP, and yield its address."""
     install()
     with served(tmp_path_factory.mktemp("server")) as address:
         yield address
@@ -24,7 +24,7 @@ def url(tmp_path_factory):
     scope="module",
 )
 def inspect(request, url, tmp_path_factory):
-    """A function that runs one method: gives the exit code, what it printed as JSON, and the rest."""
+    """Return a function that runs one method and returns the exit code, the result from its JSON, and stderr."""
     transport, era = request.param
     home = tmp_path_factory.mktemp("inspector")
     first, last = ((), ("--", *SERVE)) if transport == "stdio" else ((url, "--transport", "http"), ())
@@ -38,7 +38,7 @@ def inspect(request, url, tmp_path_factory):
 
 
 def test_tools(inspect):
-    """Tools are listed and called; a failing one and an unknown one are told apart."""
+    """Tools are listed and called; a failing and an unknown tool have different errors."""
     code, listed, _ = inspect("tools/list", "--strict")
     assert code == 0
     assert {"add", "stock", "fail"} <= {each["name"] for each in listed["tools"]}

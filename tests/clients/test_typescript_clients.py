@@ -1,6 +1,6 @@
 """The official TypeScript clients, the old library and the new one, over stdio and HTTP.
 
-`talk.mjs` holds the whole conversation and prints what it saw, step by step; the tests look at the steps.
+`talk.mjs` has the whole conversation, and prints what it saw in each step; the tests check the steps.
 """
 
 import json
@@ -13,13 +13,13 @@ from clients.clientele import BUILD, HERE, SERVE, install, play, served
 CLIENTS = [("1", "legacy"), ("2", "legacy"), ("2", "modern")]
 INVALID_PARAMS = -32602
 VERSIONS = {"legacy": "2025-11-25", "modern": "2026-07-28"}
-# Complaints over HTTP: `mcp` ends the stream of a cancelled call with an error, and clients end their own.
+# Errors over HTTP: `mcp` ends the stream of a cancelled call with an error, and clients end their own.
 HARMLESS = ('"message":"Request cancelled"', "SSE stream disconnected: AbortError")
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    """The app over HTTP."""
+    """Serve the app over HTTP, and yield its address."""
     install()
     with served(tmp_path_factory.mktemp("server")) as address:
         yield address
@@ -31,7 +31,7 @@ def url(tmp_path_factory):
     ids="-".join,
 )
 def seen(request, url, tmp_path_factory):
-    """What the client saw."""
+    """Run the conversation, and return what the client saw."""
     sdk, era, transport = request.param
     script = shutil.copy(HERE / "talk.mjs", BUILD)
     where = {"command": SERVE} if transport == "stdio" else {"url": url}
@@ -45,7 +45,7 @@ def text(result):
 
 
 def test_hello(seen):
-    """The newest version of the era is spoken, and nothing was wrong on the way."""
+    """The client and the server agree on the newest version of the era, and there is no unexpected error."""
     assert seen["version"] == VERSIONS[seen["era"]]
     assert (seen["server"]["name"], seen["server"]["version"]) == ("everyday", "1.2.3")
     assert seen["close"] == "closed"
@@ -62,7 +62,7 @@ def test_list_and_call(seen):
 
 
 def test_errors(seen):
-    """Failures and wrong arguments are results, an unknown tool is an error."""
+    """Failing tools and wrong arguments are error results, an unknown tool is a JSON-RPC error."""
     assert (seen["fail"]["isError"], text(seen["fail"])) == (True, "out of tea")
     assert seen["wrong"]["isError"]
     assert "a: Input should be a valid number" in text(seen["wrong"])
@@ -71,12 +71,12 @@ def test_errors(seen):
 
 
 def test_list_changed(seen):
-    """A client hears of a new tool, lists again by itself, and calls it."""
+    """A client is notified of a new tool, lists again by itself, and calls it."""
     assert text(seen["changed"]) == "I am new"
 
 
 def test_progress(seen):
-    """Progress comes in order, before the answer."""
+    """Progress notifications come in order, before the response."""
     assert text(seen["progress"]["answer"]) == "there"
     assert [(each["progress"], each["total"], each["message"]) for each in seen["progress"]["steps"]] == [
         (done, 3, f"step {done}") for done in (1, 2, 3)
@@ -85,13 +85,13 @@ def test_progress(seen):
 
 @pytest.mark.parametrize("step", ["cancel hang", "cancel busy", "time-out"])
 def test_cancel(seen, step):
-    """A call that the client gives up is cancelled where it runs."""
+    """A call that the client cancels, or that times out there, is cancelled in the server."""
     assert seen[step]["outcome"] == "gave up"
     assert text(seen[step]["answer"]) == "true"
 
 
 def test_questions(seen):
-    """Tools ask, one question after the other and several at once, in the way of each era."""
+    """Tools send elicitation requests, one after the other and several at once, in the way of each era."""
     assert text(seen["ask twice"]) == "Ada is 36"
     assert text(seen["ask together"]) == "age=36 name='Ada'"
     assert seen["asked"][:2] == ["Your name?", "Your age?"]
@@ -105,13 +105,13 @@ def test_questions(seen):
 
 
 def test_logging(seen):
-    """Log messages come from the level on that was asked for."""
+    """Log messages are sent from the level on that the client has set."""
     assert text(seen["log"]) == "said"
     assert seen["logged"] == [["info", {"size": "middle"}], ["error", "big"]]
 
 
 def test_resources_and_prompts(seen):
-    """Resources and prompts are listed, read, completed; new contents are announced."""
+    """Resources and prompts are listed, read and completed; updated contents are announced."""
     assert [each["uri"] for each in seen["resources"]["resources"]] == ["config://app", "picture://dot"]
     assert seen["templates"]["resourceTemplates"][0]["uriTemplate"] == "users://{name}/notes"
     assert seen["read"]["contents"][0]["text"] == "ada was here"

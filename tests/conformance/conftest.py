@@ -1,4 +1,4 @@
-"""The suites need npm and a minute: they run when this folder is named (`make conformance`), not in `make test`."""
+"""The suites need npm and a minute: only run when this folder is named (`make conformance`), not in `make test`."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leave the suites out unless a path inside this folder was asked for."""
+    """Leave the suites out unless a path inside this folder was named."""
     if collection_path.name != "test_conformance.py":
         return None
     asked = [Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args]

@@ -1,7 +1,7 @@
-"""What the results of a conformance suite mean: which checks count, and what is wrong.
+"""Judges the results of a conformance suite: which checks count, and what is wrong.
 
-Pure: it gets what the suite listed and wrote, and returns a verdict. The suite's own ticks are not used, because it
-also ticks scenarios in which nothing was checked.
+Does no I/O: it gets what the suite listed and wrote, and returns a verdict. The suite's own summary is not used,
+because it also ticks scenarios in which nothing was checked.
 """
 
 import re
@@ -21,7 +21,7 @@ _REASON = re.compile(r"^  (?P<reason>[a-z-]+) \(\d+\):$")
 
 @dataclass(frozen=True)
 class Suite:
-    """One suite, and what we say about it in advance."""
+    """One suite, and the exceptions that we make for it."""
 
     name: str
     package: str
@@ -38,7 +38,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Row:
-    """One check."""
+    """The result of one check."""
 
     scenario: str
     check: str
@@ -50,20 +50,20 @@ class Row:
 
     @property
     def key(self) -> str:
-        """How a decision names it."""
+        """The check's name in `decided_against`."""
         return f"{self.scenario}:{self.check}"
 
 
 @dataclass
 class Verdict:
-    """What came out."""
+    """The checks, the problems, and the number of checks by status."""
 
     rows: list[Row]
     problems: list[str]
     totals: Counter[str]
 
     def table(self) -> str:
-        """All checks, a line each, and the sums."""
+        """Return a table with a line for each check, and the sums."""
         widths = [
             max((len(text) for text in column), default=0) for column in zip(*self._cells(), strict=True)
         ]
@@ -74,7 +74,7 @@ class Verdict:
         return "\n".join([*lines, "", self.sums()])
 
     def sums(self) -> str:
-        """The totals in one line."""
+        """Return the totals in one line."""
         scored = sum(self.totals[status] for status in SCORED)
         rest = ", ".join(
             f"{self.totals[status]} {status}" for status in sorted(self.totals) if status != PASSED
@@ -90,7 +90,7 @@ class Verdict:
 
 
 def scenarios(listing: str) -> list[str]:
-    """The server scenarios of a listing, without those that belong to extensions."""
+    """Return the server scenarios of a listing, without those of extensions."""
     found: list[str] = []
     section = ""
     for line in listing.splitlines():
@@ -106,7 +106,7 @@ def scenarios(listing: str) -> list[str]:
 
 
 def judge(suite: Suite, expected: Iterable[str], results: Mapping[str, list[dict[str, Any]]]) -> Verdict:
-    """Hold the results, by scenario, against what was expected to run."""
+    """Judge the results, by scenario, of the scenarios that were expected to run."""
     expected = list(expected)
     rows = [_row(name, check) for name in expected for check in results.get(name, [])]
     problems = [] if expected else ["the suite lists no scenario"]
@@ -152,7 +152,7 @@ def _failed(suite: Suite, rows: list[Row]) -> list[str]:
 
 
 def _stale(suite: Suite, rows: list[Row]) -> list[str]:
-    """Decisions against a check that passes, or is not there."""
+    """Return the decisions against a check that passes, or was not made."""
     failing = {row.key for row in rows if row.status in SCORED - {PASSED}}
     seen = {row.key for row in rows}
     return [

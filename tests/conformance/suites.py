@@ -1,4 +1,4 @@
-"""The suites that we hold ourselves to, and the checks that we decided against, each with its reason."""
+"""The suites that we run, and the checks that we decided against, each with its reason."""
 
 from conformance.judging import Suite
 
@@ -24,7 +24,7 @@ SUITES = (
         listing=("list", "--server", "--requirements", "2026-07-28"),
         running=("server", "--requirements", "2026-07-28"),
     ),
-    # The newer suite on the older protocol: it also holds every message against the schema.
+    # The newer suite on the older protocol: it also validates every message against the schema.
     Suite(
         name="2025-11-25-again",
         package="conformance-2026-07-28",

@@ -11,14 +11,14 @@ from conformance.suites import SUITES
 
 @pytest.fixture(scope="module", autouse=True)
 def installed():
-    """The suites, in the build folder."""
+    """Install the suites in the build folder."""
     install()
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
 def test_every_scored_check_passes(suite, capsys):
-    """Every scored check of the suite passes, but for those that we decided against, which do not."""
+    """Every scored check of the suite passes, except those that we decided against, which must fail."""
     folder = BUILD / suite.name
     shutil.rmtree(folder, ignore_errors=True)
     expected = scenarios(listing(suite))
@@ -27,7 +27,7 @@ def test_every_scored_check_passes(suite, capsys):
     (folder / "suite.log").write_text(told)
     verdict = judge(suite, expected, results(folder / "results", expected))
     with capsys.disabled():
-        print(f"\n\nMCP {suite.name}\n{verdict.table()}")  # noqa: T201 - the table is what one runs it for
+        print(f"\n\nMCP {suite.name}\n{verdict.table()}")  # noqa: T201 - the table is why one runs it
         for key, reason in suite.decided_against.items():
             print(f"decided against {key}: {reason}")  # noqa: T201
     if verdict.problems:

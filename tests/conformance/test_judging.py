@@ -1,4 +1,4 @@
-"""What counts as conforming, without any suite."""
+"""How results are judged, tested without any suite."""
 
 import pytest
 
@@ -36,12 +36,12 @@ def check(status, id="a", **more):
 
 
 def test_scenarios_of_servers_are_listed_without_extensions():
-    """Those of clients and of extensions are left out, those that are pending are not."""
+    """Scenarios of clients and of extensions are left out, pending ones are not."""
     assert scenarios(LISTING) == ["tools-list", "tools-call", "json-schema"]
 
 
 def test_what_passes_is_no_problem():
-    """Checks that only inform are not scored."""
+    """A passed check is no problem, and checks that only inform are not scored."""
     verdict = judge(suite(), ["s"], {"s": [check("SUCCESS"), check("INFO"), check("SKIPPED")]})
     assert verdict.problems == []
     assert verdict.sums() == "1 of 1 scored checks passed in 1 scenarios (1 INFO, 1 SKIPPED)"
@@ -49,27 +49,27 @@ def test_what_passes_is_no_problem():
 
 @pytest.mark.parametrize("status", ["FAILURE", "WARNING", "SOMETHING_NEW"])
 def test_anything_else_is_a_problem(status):
-    """A failure, a warning and a status that we do not know, with what the suite says about it."""
+    """A failure, a warning and an unknown status are problems, shown with the suite's message."""
     checks = [check("SUCCESS"), check(status, "b", errorMessage="Expected 400")]
     verdict = judge(suite(), ["s"], {"s": checks})
     assert verdict.problems == [f"s:b (B): {status} Expected 400"]
 
 
 def test_a_pass_on_the_error_of_a_tool_is_a_problem():
-    """Some checks take any result for an answer; where an error is what is tested, it is none."""
+    """Some checks accept any result: passing on a tool's error is a problem, unless the error is what is tested."""
     checks = [check("SUCCESS", details={"frames": [{"result": {"isError": True}}]})]
     assert judge(suite(), ["s"], {"s": checks}).problems == ["s:a (A): passed on a tool's error"]
     assert judge(suite(), ["tools-call-error"], {"tools-call-error": checks}).problems == []
 
 
 def test_a_scenario_that_did_not_run_is_a_problem():
-    """And so is a suite without scenarios."""
+    """A scenario that did not run, and a suite without scenarios, are problems."""
     assert judge(suite(), ["s"], {}).problems == ["s: did not run"]
     assert judge(suite(), [], {}).problems == ["the suite lists no scenario"]
 
 
 def test_a_scenario_without_a_scored_check_is_a_problem_unless_it_is_known():
-    """The suite would tick it."""
+    """A scenario without a scored check is a problem, and so is a wrong claim that it has none."""
     assert judge(suite(), ["s"], {"s": [check("INFO")]}).problems == ["s: has no scored check"]
     known = suite(without_checks={"s": "needs a session"})
     assert judge(known, ["s"], {"s": []}).problems == []
@@ -78,7 +78,7 @@ def test_a_scenario_without_a_scored_check_is_a_problem_unless_it_is_known():
 
 
 def test_a_decision_against_a_check_holds_only_while_it_fails():
-    """One that passes, or is not made, is reported; another check of that scenario is not excused."""
+    """A decision for a check that passes, or was not made, is reported; other checks of the scenario must pass."""
     decided = suite(decided_against={"s:a": "because"})
     assert judge(decided, ["s"], {"s": [check("FAILURE"), check("SUCCESS", "b")]}).problems == []
     assert judge(decided, ["s"], {"s": [check("SUCCESS")]}).problems == [
@@ -92,7 +92,7 @@ def test_a_decision_against_a_check_holds_only_while_it_fails():
 
 
 def test_the_table_has_a_line_for_each_check():
-    """And the sums below it."""
+    """The table has the checks, and the sums below them."""
     lines = judge(suite(), ["s"], {"s": [check("SUCCESS"), check("WARNING", "long")]}).table().splitlines()
     assert lines[:3] == [
         "SCENARIO  CHECK        STATUS",
@@ -103,7 +103,7 @@ def test_the_table_has_a_line_for_each_check():
 
 
 def test_results_are_found_by_their_scenario(tmp_path):
-    """Also when one scenario's name begins like another's; other folders are left alone."""
+    """A scenario's name may begin like another's, and other folders are ignored."""
     for name in (
         "server-ping-2026-01-01T00-00-00",
         "server-ping-2-x-2026-01-01",
@@ -119,6 +119,6 @@ def test_results_are_found_by_their_scenario(tmp_path):
 
 
 def test_every_decision_has_a_reason():
-    """A check is not left out without a word."""
+    """No check is excluded without a reason."""
     for each in SUITES:
         assert all(reason.strip() for reason in {**each.decided_against, **each.without_checks}.values())

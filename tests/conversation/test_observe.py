@@ -84,7 +84,7 @@ def watch():
 
 
 def server():
-    """Tools that work, fail, and report the context in which they run."""
+    """Return a server with tools that work, fail, and report the context in which they run."""
     calc = ToolServer("calc")
 
     @calc.tool
@@ -111,7 +111,7 @@ def server():
 
 
 def options(*script, **more):
-    """Options for a scripted run with those tools."""
+    """Return options for a scripted run with those tools."""
     given = {"mcp_servers": {"calc": server()}, "allowed_tools": ["mcp__calc"], **more}
     return ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([*script]), **given)
 
@@ -189,7 +189,7 @@ async def test_a_program_that_reads_nothing_is_seen_all_the_same(watch):
 
 
 async def test_tools_hooks_and_permissions_are_calls(watch):
-    """Each with its input, the id of its tool use and its outcome, in the context in which the user's code runs."""
+    """Each has its input, the id of its tool use and its outcome; context that it sets reaches the user's code."""
     log = watch()
     contexts, infos = [], []
 
@@ -456,7 +456,7 @@ def test_only_a_function_can_be_added():
 
 
 async def test_the_reason_of_a_failed_run_is_told(watch, tmp_path):
-    """A missing CLI, one that exits by itself, and a stream of prompts that raises."""
+    """Observers get the error of a missing CLI, of one that exits, and of a stream of prompts that raises."""
     log = watch()
     with pytest.raises(CLINotFoundError):
         await run("hi", options=ClaudeAgentOptions(cli_path=tmp_path / "none"))

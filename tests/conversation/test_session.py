@@ -60,11 +60,11 @@ class FakePipe:
     # For the tests.
 
     def say(self, *frames):
-        """All frames in one chunk."""
+        """Send all frames in one chunk."""
         self.listener.data_received(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
 
     async def has_written(self, count):
-        """The lines written, once there are `count`."""
+        """Return the lines written, once there are `count`."""
         while len(self.written) < count:
             await self._wrote.wait()
         return self.written
@@ -88,7 +88,7 @@ class Clock:
 
 @asynccontextmanager
 async def opened(handlers=None, **more):
-    """An open session and its pipe, closed at the end, all within bounded time."""
+    """Open a session over a fake pipe, and close it at the end, all within bounded time."""
     with anyio.fail_after(10):
         pipe = FakePipe()
         session = Session(pipe, handlers or {}, **more)
@@ -190,7 +190,7 @@ class TestOurQuestions:
             assert answers == {"next": {"n": 2}}
 
     async def test_a_request_that_timed_out_may_be_answered_late(self):
-        """A time-out is an error of the request alone."""
+        """A timeout ends that request alone."""
         async with opened() as (session, pipe):
             answers = {}
             await collect(answers, session, "slow", 0.01)
@@ -658,7 +658,7 @@ class TestTheRun:
             session.prompt(prompt())
             pipe.say(state("running"), said("x"), result(), state("idle"))
             session.prompt(frame)
-            with anyio.fail_after(8):  # over the grace that a merged prompt gets
+            with anyio.fail_after(8):  # longer than the grace period of a merged prompt
                 await session.end_input_when_over()
             assert "end_input" in pipe.calls
 
@@ -935,6 +935,6 @@ class TestClosing:
 
 
 def cancel_all_but(before):
-    """What asyncio.run does at the end of its main task."""
+    """Cancel all other new tasks, as asyncio.run does at the end of its main task."""
     for task in asyncio.all_tasks() - before - {asyncio.current_task()}:
         task.cancel()

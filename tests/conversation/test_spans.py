@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def spans():
-    """The spans that a test made, by name."""
+    """Return a function that gives the spans that a test made, by name."""
     exporter().clear()
 
     def finished():
@@ -42,7 +42,7 @@ def spans():
 
 
 def server():
-    """Two tools."""
+    """Return a server with two tools."""
     calc = ToolServer("calc")
 
     @calc.tool
@@ -191,7 +191,7 @@ async def test_every_token_is_on_one_span(spans):
         if frame["type"] == "result":
             number = len(results) + 1
             frame["usage"] |= {"cache_read_input_tokens": 100 * number, "cache_creation_input_tokens": 10}
-            frame["total_cost_usd"] = [0.25, 0.75][len(results)]  # of the whole session, as the CLI tells it
+            frame["total_cost_usd"] = [0.25, 0.75][len(results)]  # of the whole session, as from the CLI
             results.append(frame)
         return frame
 
@@ -303,7 +303,7 @@ async def test_a_run_that_breaks_off_ends_its_spans(spans):
 
 
 def written_in(module, wrapped):
-    """A wrapper around a function, as code of that module makes it."""
+    """Return a wrapper around a function, made as code of that module makes it."""
     code = (
         "import functools\n"
         "def wrap(wrapped):\n"
@@ -330,7 +330,7 @@ class Wrapt:
 
 
 async def test_there_are_no_spans_beside_those_of_another_tracer(spans, monkeypatch, caplog):
-    """Every token would be counted twice. One warning names the other tracer."""
+    """Otherwise every token would be counted twice. One warning names the other tracer."""
     monkeypatch.setattr("toolwire._conversation.spans._warned", set())
     options = ClaudeAgentOptions(tracing=True, spawn_claude_code_process=ScriptedCLI([say("1")] * 3))
     monkeypatch.setattr(ClaudeSDKClient, "query", written_in("openinference.x", ClaudeSDKClient.query))
@@ -344,7 +344,7 @@ async def test_there_are_no_spans_beside_those_of_another_tracer(spans, monkeypa
 
 
 def test_other_tracers_are_found_by_the_code_that_they_put_in_place(monkeypatch):
-    """By methods, by class or function of a module, wrapped in any way; a program's own wrapper does not count."""
+    """They patch methods, or a class or function of a module, somehow; a program's own wrapper does not count."""
     assert find_other_tracer() is None
     with monkeypatch.context() as patch:
         patch.setattr(ClaudeSDKClient, "connect", written_in("my_app.retries", ClaudeSDKClient.connect))
@@ -397,7 +397,7 @@ def test_a_tracer_of_the_official_package_is_none_of_ours(monkeypatch):
 
 @pytest.mark.process
 def test_without_a_provider_it_is_said_once_that_there_are_no_spans():
-    """It does not matter whether OpenTelemetry's API is loaded: `mcp` loads it."""
+    """One message says so, whether or not OpenTelemetry's API is loaded: `mcp` loads it."""
     program = (
         "import logging, anyio\n"
         "from toolwire import ClaudeAgentOptions, run\n"

@@ -147,5 +147,5 @@ SESSIONS: list[tuple[str, str, str]] = [
 
 
 def expected(prefix: str) -> set[str]:
-    """What may differ under a prefix: the rest of the keys that begin with it."""
+    """Return what may differ under a prefix: the rest of the keys that begin with it."""
     return {key.removeprefix(prefix) for key in DIFFERENCES if key.startswith(prefix)}

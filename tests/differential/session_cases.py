@@ -15,7 +15,7 @@ AGENT = "a1b2c3d4e5f60718a"
 
 @dataclass
 class Case:
-    """A CLI's folder in the making, with what is asked for in it."""
+    """A CLI's folder that is being built, and the arguments with which functions are called on it."""
 
     config: Path
     directory: str = "/work"
@@ -38,7 +38,7 @@ def case(make: Callable[[Case], object]) -> Callable[[Case], object]:
 
 
 def converse(it: Case) -> str:
-    """Two turns with calls."""
+    """Write two turns with calls; return the place where they end."""
     place = it.writer.answer(it.writer.ask(None, "one"), "two", calls=2, finish_order=(1, 0))
     return it.writer.answer(it.writer.ask(place, "three"), "four")
 

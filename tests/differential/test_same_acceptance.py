@@ -1,4 +1,4 @@
-"""What the official SDK takes, toolwire takes: its own code really builds the command line and the first frames."""
+"""toolwire accepts what the official SDK accepts: its code really builds the command line and the first frames."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ ROWS = [
 
 
 class Silent(official.Transport):  # type: ignore[misc, name-defined]
-    """Answers initialize with nothing, and ends."""
+    """Answers initialize with an empty response, and ends."""
 
     def __init__(self) -> None:
         self._send, self._receive = anyio.create_memory_object_stream[dict[str, Any]](10)
@@ -86,13 +86,13 @@ def start_ours(given: dict[str, Any]) -> None:
 
 
 def wants_mapping(option: str, value: Any) -> bool:
-    """True for a server table that the official SDK takes for text: it wants a dict."""
+    """Return True for a server table that is no dict, which the official SDK takes for text."""
     return option == "mcp_servers" and not isinstance(value, dict)
 
 
 @pytest.mark.parametrize(("option", "value"), ROWS)
 def test_what_the_official_sdk_takes_is_taken(option: str, value: Any):
-    """Each of these starts there, and so it does here."""
+    """The official SDK starts with each of these values, and so does toolwire."""
     start_ours({option: value})
     if not wants_mapping(option, value):
         start_official({option: value})
@@ -100,7 +100,7 @@ def test_what_the_official_sdk_takes_is_taken(option: str, value: Any):
 
 @pytest.mark.parametrize(("option", "value"), BEYOND)
 def test_some_are_taken_only_here(option: str, value: Any):
-    """If the official SDK learns to take it too, the row can go."""
+    """The official SDK fails with each of these values; if it accepts one later, the row can go."""
     start_ours({option: value})
     with pytest.raises(Exception):  # noqa: B017, PT011 - a mistake inside, of any kind
         start_official({option: value})

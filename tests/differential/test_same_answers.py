@@ -1,4 +1,4 @@
-"""Permissions and hooks beside the official SDK: the same question gets the same bytes back."""
+"""Permissions and hooks compared with the official SDK: the same request gets the same response."""
 
 import asyncio
 import dataclasses
@@ -49,7 +49,7 @@ class Recorder:
 
 @contextmanager
 def official_query(transport, **kwargs):
-    """The official SDK's session, without a CLI behind it."""
+    """Make the official SDK's session, without a CLI behind it."""
     query = Query(transport=transport, is_streaming_mode=True, **kwargs)
     try:
         yield query
@@ -59,7 +59,7 @@ def official_query(transport, **kwargs):
 
 
 def official_answer(request, **callbacks):
-    """What the official SDK answers to a control request."""
+    """Return the official SDK's response to a control request."""
     recorder = Recorder()
     frame = {"type": "control_request", "request_id": "r", "request": request}
     with official_query(recorder) as query:
@@ -71,7 +71,7 @@ def official_answer(request, **callbacks):
 
 
 def answers(types):
-    """Every sort of permission result, made of one package's classes."""
+    """Return every sort of permission result, made of one package's classes."""
     allow, deny, update = types.PermissionResultAllow, types.PermissionResultDeny, types.PermissionUpdate
     rules = [types.PermissionRuleValue("Bash", "ls:*"), types.PermissionRuleValue("Read")]
     updates = [
@@ -91,7 +91,7 @@ def answers(types):
 
 
 def _without_nulls(value):
-    """The official SDK sends `ruleContent: null`, for which the CLI drops the whole update: ours leaves it out."""
+    """Remove nulls: for `ruleContent: null`, which only the official SDK sends, the CLI drops an update."""
     if isinstance(value, dict):
         return {key: _without_nulls(each) for key, each in value.items() if each is not None}
     return [_without_nulls(each) for each in value] if isinstance(value, list) else value
@@ -99,7 +99,7 @@ def _without_nulls(value):
 
 @pytest.mark.parametrize("number", range(6))
 def test_permission_answers(number):
-    """The callback sees the same context, and its answer goes out the same."""
+    """The callback gets the same context, and its result is sent in the same form."""
     seen = []
 
     async def decide(name, given, context):
@@ -118,7 +118,7 @@ def test_permission_answers(number):
     [{}, {"continue_": False, "stopReason": "x"}, {"async_": True, "asyncTimeout": 5}, {"continue": True}],
 )
 def test_hook_answers(output):
-    """A hook's output goes out with the same keys."""
+    """A hook's output is sent with the same keys."""
 
     async def hook(data, tool_use_id, context):
         return output

@@ -1,8 +1,8 @@
-"""toolwire and the official SDK, given equal options, say the same to the CLI.
+"""toolwire and the official SDK, given equal options, send the same to the CLI.
 
 The official code is really run: its command builder, its `query()` over a transport that records what is
-written, and its `connect()` up to the moment when it would start a process. Intended differences are rows,
-each with its reason.
+written, and its `connect()` up to the moment when it would start a process. Intended differences are rows, each
+with its reason.
 """
 
 import dataclasses
@@ -286,7 +286,7 @@ class Recorder(official.Transport):  # type: ignore[misc, name-defined]
 
 
 def official_frames(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the official `query("hi")` writes: the initialize request, then the prompt."""
+    """Return what the official `query("hi")` writes: the initialize request, then the prompt."""
     recorder = Recorder()
 
     async def run() -> None:
@@ -299,7 +299,7 @@ def official_frames(given: dict[str, Any]) -> list[dict[str, Any]]:
     return recorder.frames
 
 
-# The configuration of a server that is not in this process may hold secrets, so it goes by a private file.
+# The configuration of a server that is not in this process may hold secrets, so it is passed in a private file.
 IN_A_FILE = {"stdio server", "remote servers", "in-process server with settings"}
 
 
@@ -467,7 +467,7 @@ TYPED_DICTS = [
 
 @pytest.mark.parametrize("name", TYPED_DICTS)
 def test_the_typed_dicts_have_the_same_keys(name: str):
-    """Each official key is there and is required here where it is there; keys of ours are optional."""
+    """Each official key exists here, and is required where the official one is; our own keys are optional."""
     mine = getattr(_option_types, name, None) or getattr(_responses, name)
     theirs = getattr(official_types, name)
     assert mine.__required_keys__ == theirs.__required_keys__
@@ -478,7 +478,7 @@ def test_the_typed_dicts_have_the_same_keys(name: str):
     "name", ["EffortLevel", "SettingSource", "SdkBeta", "ThinkingDisplay", "SessionStoreFlushMode"]
 )
 def test_the_literals_are_the_same(name: str):
-    """Each set of words is the official one."""
+    """Each set of values is the official one."""
     assert get_args(getattr(_option_types, name)) == get_args(getattr(official_types, name))
 
 

@@ -177,7 +177,7 @@ def test_literals(name):
 
 
 def test_hook_events_are_more():
-    """All ten official events, and the other twenty-three that the CLI has."""
+    """Ours are the ten official events, and the other twenty-three that the CLI has."""
     official = {
         value for literal in typing.get_args(OFFICIAL["HookEvent"]) for value in typing.get_args(literal)
     }

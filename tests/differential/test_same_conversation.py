@@ -101,7 +101,7 @@ MOVING = re.compile(
 
 
 def conversation(package, script, options):
-    """The lines that the program prints with one package."""
+    """Return the lines that the program prints with one package."""
     with ScriptedModel(script) as model, ClaudeEnvironment(model) as env:
         given = json.dumps({**options, "cli_path": bundled_cli(), "cwd": str(env.cwd)})
         done = subprocess.run(
@@ -119,7 +119,7 @@ def conversation(package, script, options):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_same_messages(name):
-    """Message for message: class, every official field, callbacks and the error at the end."""
+    """Each message has the same class and official fields; callbacks and the error at the end are the same too."""
     script, options = SCENARIOS[name]
     ours, official = (conversation(package, script, options) for package in ("toolwire", "claude_agent_sdk"))
     assert ours == official

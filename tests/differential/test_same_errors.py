@@ -1,4 +1,4 @@
-"""Errors beside the official ones: bases, texts, attributes, `args`, and what survives a pickle."""
+"""Errors compared with the official ones: bases, texts, attributes, `args`, and what a pickle keeps."""
 
 import pickle
 
@@ -45,13 +45,13 @@ def kind_of(package, name):
 
 
 def describe(error):
-    """Everything that a program can see of an error."""
+    """Return everything that a program can see of an error."""
     attributes = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     return str(error), error.args, {name: repr(value) for name, value in attributes.items()}
 
 
 def survive(error):
-    """What is left after a pickle, or the class of what it raises."""
+    """Return the description of the unpickled error, or the class of what pickling raises."""
     try:
         return describe(pickle.loads(pickle.dumps(error)))  # noqa: S301 - our own
     except Exception as broken:  # noqa: BLE001 - it is compared
@@ -79,7 +79,7 @@ def test_texts_and_attributes(name):
 
 @pytest.mark.parametrize("name", MADE)
 def test_pickles(name):
-    """What crosses to another process with the official package does so with ours, as whole or wholer."""
+    """An error that can be pickled with the official package can be pickled with ours, and then loses nothing."""
     for args, more in MADE[name]:
         official, ours = (kind_of(package, name)(*args, **more) for package in (claude_agent_sdk, toolwire))
         survived = survive(ours)

@@ -1,4 +1,4 @@
-"""Our parser beside the official one, frame by frame: what both know, both say the same about."""
+"""Our parser compared with the official one, frame by frame: what both parse has the same fields and values."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def name_of(frame: dict[str, Any]) -> str:
 
 
 def without_dropped_blocks(frame: dict[str, Any]) -> dict[str, Any]:
-    """The frame with only those blocks that the official parser keeps."""
+    """Return the frame with only those blocks that the official parser keeps."""
     kept = KEPT_BY_THE_OFFICIAL.get(frame.get("type", ""))
     if kept is None or not isinstance(frame["message"]["content"], list):
         return frame
@@ -45,7 +45,7 @@ def without_dropped_blocks(frame: dict[str, Any]) -> dict[str, Any]:
 
 
 def assert_same(official: Any, ours: Any) -> None:
-    """The class has the same name, and every field that the official one has, has the same value in ours."""
+    """Assert that the class has the same name, and that ours has every official field with the same value."""
     if is_dataclass(official):
         assert type(ours).__name__ == type(official).__name__
         for spec in fields(official):
@@ -76,7 +76,7 @@ def test_a_frame_gives_the_same_official_fields(frame):
 
 
 def with_one_key_less(value: Any) -> Iterator[Any]:
-    """Every copy of a JSON value that lacks one key of one dict at any depth."""
+    """Yield every copy of a JSON value that lacks one key of one dict at any depth."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield {other: value[other] for other in value if other != key}
@@ -89,7 +89,7 @@ def with_one_key_less(value: Any) -> Iterator[Any]:
 
 
 def test_a_frame_without_one_of_its_keys_gives_the_same_too():
-    """Where the official parser can do without a key, ours makes the same of the frame."""
+    """Where the official parser can do without a key, ours returns the same message."""
     compared = refused = 0
     for frame in FRAMES:
         for broken in with_one_key_less(frame):

@@ -37,7 +37,7 @@ PROGRAMS = {
 
 
 def run(package, names):
-    """The lines that programs print with a package, by program."""
+    """Run programs with a package; return the lines that they print."""
     script = [step for name in names for step in PROGRAMS[name]]
     with ScriptedModel(script) as model, ClaudeEnvironment(model) as env:
         given = json.dumps({"cli_path": bundled_cli(), "cwd": str(env.cwd)})
@@ -56,7 +56,7 @@ def run(package, names):
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("names", [list(PROGRAMS)[start::4] for start in range(4)], ids="-".join)
 def test_the_same(names):
-    """Line for line."""
+    """Both packages print the same lines, and some for each program."""
     official, ours = (run(package, names) for package in ("claude_agent_sdk", "toolwire"))
     assert ours == official
     heads = [number for number, line in enumerate(ours) if line[0] == "program"]

@@ -26,7 +26,7 @@ METHODS = ("receive_messages", "receive_response")
 
 @pytest.fixture(params=[toolwire, claude_agent_sdk], ids=["ours", "official"])
 def sdk(request):
-    """The package under test."""
+    """Return the package under test."""
     return request.param
 
 
@@ -56,7 +56,7 @@ async def test_kind(sdk, method):
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_not_connected_is_raised_at_the_first_item(sdk, method):
-    """Not by the call; before connect() and after disconnect(); then the generator is over."""
+    """The first item raises, not the call; before connect() and after disconnect(); then the generator is over."""
     client = client_of(sdk)
     for _ in range(2):
         messages = getattr(client, method)()
@@ -71,7 +71,7 @@ async def test_not_connected_is_raised_at_the_first_item(sdk, method):
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_made_before_connect_and_read_after(sdk, method):
-    """The connection is looked for when the first item is."""
+    """The generator looks for the connection when its first item is requested."""
     client = client_of(sdk)
     with anyio.fail_after(LIMIT):
         messages = getattr(client, method)()
@@ -85,7 +85,7 @@ async def test_made_before_connect_and_read_after(sdk, method):
 
 
 async def test_a_response_ends_with_its_result_and_the_next_begins_after_it(sdk):
-    """Nothing is lost between two of them."""
+    """Nothing is lost between two responses."""
     with anyio.fail_after(LIMIT):
         async with client_of(sdk) as client:
             for _ in range(3):
@@ -113,7 +113,7 @@ async def test_leaving_early_loses_nothing(sdk, method):
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_closed_sent_and_thrown_into(sdk, method):
-    """`aclose()` ends it, `asend` goes on, `athrow` raises at the `yield` and ends it."""
+    """`aclose()` ends the generator, `asend()` continues it, `athrow()` raises at its `yield` and ends it."""
     with anyio.fail_after(LIMIT):
         async with client_of(sdk, frames=[said("a"), said("b"), said("c"), said("d"), done()]) as client:
             await client.query("x")
@@ -152,7 +152,7 @@ async def test_a_cancelled_wait_ends_the_generator_and_loses_nothing(sdk, method
 
 
 class TestOverridden:
-    """`receive_response()` gives what `receive_messages()` does, whoever changed it and however."""
+    """`receive_response()` is built on `receive_messages()`, whoever changed that and however."""
 
     async def check(self, client):
         with anyio.fail_after(LIMIT):
@@ -164,7 +164,7 @@ class TestOverridden:
         assert names(seen[1:]) == ["AssistantMessage", "ResultMessage"]
 
     async def test_in_a_subclass(self, sdk):
-        """With the original through `super()`."""
+        """The subclass calls the original through `super()`."""
 
         class Mine(sdk.ClaudeSDKClient):
             async def receive_messages(self):
@@ -176,7 +176,7 @@ class TestOverridden:
         await self.check(client_of(sdk, Mine))
 
     async def test_on_the_instance(self, sdk):
-        """A function that was put there."""
+        """A function was assigned to the instance."""
         client = client_of(sdk)
         original = client.receive_messages
 
@@ -190,7 +190,7 @@ class TestOverridden:
         await self.check(client)
 
     async def test_on_the_class(self, sdk, monkeypatch):
-        """As tracing libraries patch."""
+        """Tracing libraries patch like this."""
         original = sdk.ClaudeSDKClient.receive_messages
 
         async def mine(self):
@@ -203,7 +203,7 @@ class TestOverridden:
         await self.check(client_of(sdk))
 
     async def test_by_a_proxy_that_claims_to_be_the_original(self, sdk, monkeypatch):
-        """As the libraries make them that tracing is built with: it has the attributes of what it wraps."""
+        """Libraries that tracing is built with make such proxies: they have the attributes of what they wrap."""
 
         class Proxy:
             def __init__(self, wrapped):
@@ -240,7 +240,7 @@ class TestOverridden:
             assert names([m async for m in messages]) == ["AssistantMessage", "ResultMessage"]
 
     async def test_by_one_iterator_for_several_responses(self, sdk):
-        """It is not closed after the first."""
+        """The iterator is not closed after the first response."""
         results = [sdk.ResultMessage("success", 1, 1, False, turns, "s") for turns in (1, 2)]
 
         async def shared():
@@ -263,7 +263,7 @@ class TestOverridden:
             await anext(client.receive_response())
 
     async def test_receive_response_does_not_change_receive_messages(self, sdk):
-        """It goes one way only."""
+        """An overridden `receive_response()` has no effect on it."""
 
         class Mine(sdk.ClaudeSDKClient):
             async def receive_response(self):
@@ -278,7 +278,7 @@ class TestOverridden:
 
 
 async def test_two_readers_of_one_generator_are_refused(sdk):
-    """Python's own error; two generators are two readers."""
+    """Python raises its own error for the second reader."""
 
     class Silent(Replay):
         def answers(self, frame):

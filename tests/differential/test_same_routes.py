@@ -1,4 +1,4 @@
-"""The direct route and `mcp`'s own server give the same answers to the same frames, but for the reasons listed."""
+"""The direct route and `mcp`'s own server give the same answers to the same frames, except for `REASONS`."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def direct():
 
 
 def foreign():
-    """The same server with nothing but the `mcp` package."""
+    """Return the same server, made with nothing but the `mcp` package."""
 
     async def list_tools(context, params):
         hints = t.ToolAnnotations(read_only_hint=True)
@@ -67,7 +67,7 @@ def request(method, params=None, id=1):
     return {"jsonrpc": "2.0", "id": id, "method": method, **({} if params is None else {"params": params})}
 
 
-# What mcp's own server says in other words, or does not check. Each with its reason.
+# What mcp's own server words differently, or does not check. Each with its reason.
 REASONS = {
     "capabilities": "ours can have tools added at any time and says so; mcp's has what its handlers are",
     "isError": "mcp writes isError: false, which is the default, in full",
@@ -77,7 +77,7 @@ REASONS = {
 
 
 def comparable(answer):
-    """An answer without what `REASONS` excuses."""
+    """Return an answer without what `REASONS` excuses."""
     if answer is None or "error" in answer:
         return answer and {**answer, "error": answer["error"]["code"]}
     result = {key: value for key, value in answer["result"].items() if key != "capabilities"}

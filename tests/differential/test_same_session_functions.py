@@ -1,4 +1,4 @@
-"""Every function for sessions beside the official one on the same files: the same answer, or a reason."""
+"""Every function for sessions and the official one on the same files: the same answer, or a reason."""
 
 import json
 import re
@@ -189,7 +189,7 @@ class Run:
 
 
 def normalise(lines):
-    """The lines of a fork without its new ids and times."""
+    """Return the lines of a fork without its new ids and times."""
     names = {line["uuid"]: number for number, line in enumerate(lines) if "uuid" in line}
     plain = []
     for line in lines:
@@ -209,7 +209,7 @@ FUNCTIONS = [
 
 
 def play(name, make, function, config):
-    """The answer of one package as plain data; an exception by its class."""
+    """Return the answer of one package as plain data; for an exception, its class."""
     config.mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLAUDE_CONFIG_DIR", str(config))
@@ -223,7 +223,7 @@ def play(name, make, function, config):
 
 
 def plain(value):
-    """Rows and messages as dicts, without what depends on the moment."""
+    """Return rows and messages as dicts, without what depends on the time of the call."""
     if isinstance(value, list):
         return [plain(each) for each in value]
     if is_dataclass(value):
@@ -246,13 +246,13 @@ def test_the_same_answer_or_a_reason(tmp_path, case, function):
 
 
 def test_the_table_names_cases_and_functions_that_exist():
-    """A row with a slip of the pen would say nothing."""
+    """A row with a misspelt name would have no effect."""
     assert {case for case, _ in LISTED} <= {*CASES, "*"}
     assert {function for _, function in LISTED} <= set(FUNCTIONS)
 
 
 def test_each_public_function_is_compared():
-    """All 21 of them."""
+    """All 21 of them are compared."""
     names = set(official.__all__) & {
         name for name in dir(official) if "session" in name or "subagent" in name
     }

@@ -1,4 +1,4 @@
-"""History on disk: our functions beside the official ones, on the same files."""
+"""History on disk: our functions and the official ones on the same files."""
 
 import json
 import uuid
@@ -15,7 +15,7 @@ from toolwire import sessions as ours
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    """A CLI's folder, which both packages read."""
+    """Yield a CLI's folder, which both packages read."""
     folder = tmp_path_factory.mktemp("config")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLAUDE_CONFIG_DIR", str(folder))
@@ -23,7 +23,7 @@ def config(tmp_path_factory):
 
 
 def both(name, *arguments, **more):
-    """The answers of both packages as plain data."""
+    """Return the answers of both packages as plain data."""
     return [_plain(getattr(package, name)(*arguments, **more)) for package in (ours, official)]
 
 
@@ -35,7 +35,7 @@ def _plain(value):
 
 @given(conversations())
 def test_messages_and_lists_are_the_same(config, writer):
-    """Any conversation: the same messages in the same order, the same row in a list."""
+    """For any conversation, messages come in the same order, and the row in a list is the same."""
     writer.write(config)
     for name, arguments in [
         ("get_session_messages", (SESSION,)),
@@ -49,7 +49,7 @@ def test_messages_and_lists_are_the_same(config, writer):
 
 @given(conversations(), st.data())
 def test_forks_are_the_same(config, writer, data):
-    """The same entries in the copy, but for ids and times."""
+    """The copies have the same entries, except for ids and times."""
     writer.write(config)
     spoken = [line["uuid"] for line in writer.lines if line["type"] in {"user", "assistant"}]
     up_to = data.draw(st.none() | st.sampled_from(spoken))

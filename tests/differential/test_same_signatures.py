@@ -39,7 +39,7 @@ MISSING = expected("missing/")
 
 
 def find(path):
-    """The official thing and ours, by a name with dots."""
+    """Return the official object and ours, by a name with dots."""
     name, _, method = path.partition(".")
     ours = getattr(toolwire, name, None) or getattr(toolwire.types, name, None)
     pair = OFFICIAL[name], ours
@@ -47,7 +47,7 @@ def find(path):
 
 
 def parameters(thing):
-    """The parameters of something, None if Python cannot tell (exceptions written in C)."""
+    """Return the parameters of something, or None if Python cannot tell (exceptions written in C)."""
     try:
         return list(inspect.signature(thing).parameters.values())
     except ValueError:
@@ -55,7 +55,7 @@ def parameters(thing):
 
 
 def describe(value):
-    """A default as something that can be compared: a factory's mark is an object of each class's own."""
+    """Return a default in a comparable form: the mark of a default factory is a different object in each class."""
     plain = value is inspect.Parameter.empty or isinstance(value, str | int | float | type(None))
     return value if plain else type(value).__name__
 
@@ -96,7 +96,7 @@ def test_what_is_compared_is_most_of_it():
 
 
 def test_missing_names():
-    """Only what is listed, and it says why."""
+    """Only names that `differences.py` lists with a reason are missing."""
     ours = {*dir(toolwire), *dir(toolwire.types)}
     assert OFFICIAL.keys() - ours == MISSING
 
@@ -105,12 +105,12 @@ def test_missing_names():
     "path", [path for path in [*CALLABLES, *METHODS] if path.partition(".")[0] not in MISSING]
 )
 def test_the_same(path):
-    """Kind, docstring, parameters and defaults."""
+    """Kind, docstring, parameters and defaults are the same, except for the listed differences."""
     assert compare(path) == expected(f"inspect/{path}/")
 
 
 def test_every_row_is_of_something_that_is_compared():
-    """A row about a name that is gone says nothing."""
+    """A row about a name that is gone would have no effect."""
     rows = {key.split("/")[1] for key in DIFFERENCES if key.startswith("inspect/")}
     assert rows <= {*CALLABLES, *METHODS}
 

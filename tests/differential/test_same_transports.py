@@ -53,7 +53,7 @@ class WaitsForThePrompt(Replay):
 
 
 class Polls(WaitsForThePrompt):
-    """Looks again and again."""
+    """Polls for what was written."""
 
     async def play(self):
         while not self.written:
@@ -359,7 +359,7 @@ async def play(sdk, kind, frames, more, way):
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("name", PLAYS)
 def test_the_same(name, backend):
-    """Calls, written frames, messages and the error.
+    """Calls, written frames, messages and the error are the same, except for the listed differences.
 
     The official package is on asyncio: on trio the order of its calls is left to chance.
     """
@@ -379,7 +379,7 @@ def test_the_same(name, backend):
 
 
 def test_the_text_of_lines():
-    """As `json.dumps` writes it, with one newline: transports search it, and compare it with recordings."""
+    """It is what `json.dumps` writes, with one newline: transports search it, and compare it with recordings."""
     for text in ("hello", "Grüße 🙂", "half \ud83d", "\u2028\n\t"):
         lines = []
         for sdk in (claude_agent_sdk, toolwire):

@@ -1,5 +1,5 @@
-"""The fault suite: it runs when this folder is named (`make faults`), not in `make test`. At its end it prints
-how many cases there were, and how many places to cancel."""
+"""The fault suite. It only runs when this folder is named (`make faults`), not in `make test`. At its end it prints
+how many cases there were, and how often something was cancelled."""
 
 import gc
 from collections import Counter
@@ -14,38 +14,38 @@ HERE = Path(__file__).parent
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leave the suite out unless a path inside this folder was asked for."""
+    """Leave the suite out unless a path inside this folder was named."""
     asked = [Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args]
     return None if any(path == HERE or HERE in path.parents for path in asked) else True
 
 
 def pytest_sessionfinish():
-    """What other plugins do at the end may look at objects by way of the collector, which `Stage` has frozen."""
+    """Unfreeze what `Stage` has frozen: other plugins may look for objects through the collector now."""
     gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """The hostile CLI."""
+    """Write the hostile CLI to a file, once for all tests."""
     return make_program(tmp_path_factory.mktemp("cli"))
 
 
 @pytest.fixture
 def stage(program, tmp_path, record_property):
-    """Where a case is put on."""
+    """Return a stage, which runs one case and checks what it leaves behind."""
     record_property("cases", 1)
     return Stage(program, tmp_path)
 
 
 @pytest.fixture
 def quick_end(monkeypatch):
-    """Wait less for a CLI that does not go by itself: how long is for tests/transport/test_process.py to say."""
+    """Wait less for a CLI that does not exit by itself; tests/transport/test_process.py tests those limits."""
     monkeypatch.setattr(_process, "CLOSE_TIMEOUT", 0.2)
     monkeypatch.setattr(_process, "TERMINATE_TIMEOUT", 0.2)
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say how many cases there were, and what came of them."""
+    """Print how many cases there were, and how many passed."""
     counts = {kind: Counter() for kind in ("passed", "failed", "error")}
     for kind, counted in counts.items():
         for report in terminalreporter.stats.get(kind, []):

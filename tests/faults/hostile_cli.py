@@ -1,9 +1,9 @@
 """Plays the CLI's side of one fixed conversation, with one fault at one step of it. Run as a program.
 
-The environment variable STEP names the step, FAULT the fault, REACHED a file to make just before it. In the
-conversation come, in the order of `STEPS`, initialize, any number of control requests, and for each prompt two
-messages, a piece of a stream, a tool call, a permission question and a hook, then a result that repeats what the
-host answered to the last three. So a test that sees the right result knows that every answer arrived.
+The environment variable STEP names the step, FAULT the fault, REACHED a file to make just before it. The
+conversation has, in the order of `STEPS`, initialize, any number of control requests, and for each prompt two
+messages, a piece of a stream, a tool call, a permission request and a hook, then a result that repeats what the
+host answered to the last three. So a test that sees the right result knows that every response arrived.
 
 It imports little, because it is started a thousand times.
 """
@@ -34,9 +34,9 @@ LIMIT = 1_000_000
 """The longest line that the tests let through."""
 HUGE = 100_000_000
 
-spoil = []  # what happens to the frames that are written next, one each
+spoil = []  # functions that write the next frames in its place, one each
 answers = {}  # control responses of the host, by request id
-prompts = []  # whose turn has not come
+prompts = []  # that have had no turn yet
 seen_ids = []  # of the host's control requests
 
 
@@ -48,14 +48,14 @@ def write(data):
 
 
 def pause(seconds=0.004):
-    """Let the reader come first."""
+    """Give the reader time to read what was written."""
     import time  # noqa: PLC0415
 
     time.sleep(seconds)
 
 
 def tell(**frame):
-    """Write a frame, spoilt if that is due."""
+    """Write a frame, with a fault if one is due."""
     line = json.dumps(frame, ensure_ascii=False).encode() + b"\n"
     if spoil:
         spoil.pop(0)(line)
@@ -64,13 +64,13 @@ def tell(**frame):
 
 
 def respond(request, **response):
-    """Answer a control request of the host."""
+    """Send a successful response to a control request of the host."""
     body = {"subtype": "success", "request_id": request["request_id"], "response": response}
     tell(type="control_response", response=body)
 
 
 def say(text):
-    """Write a message of the model."""
+    """Write an assistant message."""
     content = [{"type": "text", "text": text}]
     tell(type="assistant", message={"role": "assistant", "model": "m", "content": content})
 
@@ -81,7 +81,7 @@ def state(name):
 
 
 def read():
-    """Read the next frame of the host, None at the end of input."""
+    """Read the next frame of the host; None at the end of input."""
     try:
         line = sys.stdin.buffer.readline()
     except (OSError, ValueError):  # closed by a fault
@@ -106,7 +106,7 @@ def take(frame):
 
 
 def ask(step, **body):
-    """Send a control request and return the host's answer to it."""
+    """Send a control request, and return the host's response."""
     tell(type="control_request", request_id=step, request=body)
     at(step)
     while step not in answers:
@@ -119,7 +119,7 @@ def ask(step, **body):
 
 
 def call_tool():
-    """Call the host's tool and return its text, or what is wrong."""
+    """Call the host's tool, and return its text, or "failed"."""
     params = {"name": "add", "arguments": {"a": 15, "b": 27}, "_meta": {"progressToken": 2}}
     message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
     reply = ask("tool", subtype="mcp_message", server_name="calc", message=message)
@@ -160,7 +160,7 @@ def turn():
 
 
 def leave():
-    """The input has ended: go."""
+    """Exit, because the input has ended."""
     at("closing")
     os._exit(0)
 
@@ -169,7 +169,7 @@ def leave():
 
 
 def tear(*places):
-    """Write the next frame in pieces, each by itself. A place is a share of the line, or counted from an end."""
+    """Write the next frame in pieces. A place is a share of the line, or an index into it."""
 
     def torn(line):
         cuts = sorted(
@@ -183,7 +183,7 @@ def tear(*places):
 
 
 def tear_character():
-    """Write half of the first character that has two bytes by itself, or half of the line."""
+    """Cut the next frame inside its first character of several bytes, or else in the middle."""
 
     def torn(line):
         place = next((n for n, byte in enumerate(line) if byte > 127), len(line) // 2) + 1
@@ -195,12 +195,12 @@ def tear_character():
 
 
 def byte_by_byte():
-    """Write each byte of the next frame by itself."""
+    """Write each byte of the next frame separately."""
     spoil.append(lambda line: [write(bytes([byte])) for byte in line])
 
 
 def cut_off():
-    """Write half of the next frame and leave."""
+    """Write half of the next frame, and exit."""
 
     def half(line):
         write(line[: len(line) // 2])
@@ -210,7 +210,7 @@ def cut_off():
 
 
 def cut_short():
-    """Write half of the next frame as if it were all, and leave with an error."""
+    """Write half of the next frame as if it were all, and exit with an error."""
 
     def half(line):
         write(line[: len(line) // 2] + b"\n")
@@ -220,7 +220,7 @@ def cut_short():
 
 
 def lines(*data):
-    """Write lines beside the conversation."""
+    """Return a fault that writes these lines between the frames of the conversation."""
     return lambda: write(b"\n".join(data) + b"\n")
 
 
@@ -265,12 +265,12 @@ SPOILS = {
 
 
 def frames(*data):
-    """Write frames beside the conversation."""
+    """Return a fault that writes these frames between those of the conversation."""
     return lambda: [write(json.dumps(each).encode() + b"\n") for each in data]
 
 
 def asked(*bodies, **frame):
-    """Write control requests beside the conversation."""
+    """Return a fault that writes control requests."""
     return frames(
         *(
             {"type": "control_request", "request_id": f"odd {n}", "request": each, **frame}
@@ -280,22 +280,22 @@ def asked(*bodies, **frame):
 
 
 def answered(*bodies):
-    """Write control responses beside the conversation."""
+    """Return a fault that writes control responses."""
     return frames(*({"type": "control_response", "response": each} for each in bodies))
 
 
 def assistant(*messages):
-    """Write messages of the model beside the conversation."""
+    """Return a fault that writes assistant messages."""
     return frames(*({"type": "assistant", "message": each} for each in messages))
 
 
 def content(*contents):
-    """Write messages of the model with odd content."""
+    """Return a fault that writes assistant messages with this content."""
     return assistant(*({"role": "assistant", "model": "m", "content": each} for each in contents))
 
 
 def rpc(*messages):
-    """Write messages to the MCP server beside the conversation."""
+    """Return a fault that writes messages to the MCP server."""
     return asked(*({"subtype": "mcp_message", "server_name": "calc", "message": each} for each in messages))
 
 
@@ -429,19 +429,19 @@ FRAMES = {
 
 
 def close(descriptor):
-    """Close a standard stream and stay."""
+    """Close a standard stream, and keep running."""
     os.close(descriptor)
     hang()
 
 
 def hang():
-    """Do nothing any more, but go when asked to."""
+    """Do nothing any more, but exit on SIGTERM."""
     while True:
         pause(60)
 
 
 def deaf():
-    """Do nothing any more, and heed no request to go."""
+    """Do nothing any more, and ignore SIGTERM."""
     import signal  # noqa: PLC0415
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -463,9 +463,9 @@ def flood_stderr(megabytes):
 
 
 def leave_child():
-    """Leave, with a child behind that holds every stream open for a while."""
+    """Exit, and leave a child behind that holds every stream open for a while."""
     if os.fork() == 0:
-        os.execve("/bin/sleep", ["sleep", "3"], {})  # noqa: S606 - and it has lost the mark by which it is found
+        os.execve("/bin/sleep", ["sleep", "3"], {})  # noqa: S606 - without the mark, it is not counted
     os._exit(0)
 
 
@@ -504,7 +504,7 @@ FAULTS = {**BYTES, **FRAMES, **PROCESS, "none": lambda: None}
 
 
 def at(step):
-    """Play the fault if it is due at this step, the first time that it comes."""
+    """Cause the fault if it is due at this step, the first time that the step comes."""
     global STEP  # noqa: PLW0603
     if step == STEP:
         STEP = None

@@ -1,6 +1,6 @@
 """Counts what a case leaves behind: tasks, processes, threads, descriptors, temporary files.
 
-Everything is compared with what was there before, and gets some seconds to go away by itself.
+Everything is compared with what was there before, and has some seconds to disappear by itself.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _POOLED = ("toolwire worker", "Trio thread", "AnyIO worker", "asyncio_", "pytest
 
 
 def tasks():
-    """All tasks of the event loop that runs, but for this one."""
+    """Return all tasks of the running event loop, except this one."""
     if "trio" in sys.modules:
         import trio  # noqa: PLC0415
 
@@ -38,7 +38,7 @@ def tasks():
 
 
 async def settled_tasks(before):
-    """Wait until no task is left that was not there before. Returns those that stay."""
+    """Wait until all tasks that were not there before have ended; return those that stay."""
     ends = time.monotonic() + SETTLE
     while (left := tasks() - before) and time.monotonic() < ends:
         await anyio.sleep(0.002)
@@ -46,7 +46,7 @@ async def settled_tasks(before):
 
 
 def processes(mark):
-    """The processes with that mark in their environment, zombies left out."""
+    """Return the processes with that mark in their environment, without zombies."""
     wanted = f"{MARK}={mark}".encode()
     found = {}
     for entry in os.scandir("/proc"):
@@ -59,7 +59,7 @@ def processes(mark):
 
 
 def zombies():
-    """Children of this process that have ended and that nobody has waited for."""
+    """Return the children of this process that have ended and were not waited for."""
     found = set()
     for task in os.scandir("/proc/self/task"):
         with suppress(OSError):
@@ -71,21 +71,21 @@ def zombies():
 
 
 def threads():
-    """The threads that are no pool's."""
+    """Return the threads that do not belong to a pool."""
     return {each for each in threading.enumerate() if not each.name.startswith(_POOLED)}
 
 
 def descriptors():
-    """The open descriptors and where they lead."""
+    """Return the open descriptors, and what they refer to."""
     found = {}
     for each in os.scandir("/proc/self/fd"):
-        with suppress(OSError):  # the one that lists them
+        with suppress(OSError):  # the descriptor that lists them
             found[int(each.name)] = str(Path(each.path).readlink())
     return found
 
 
 class Watch:
-    """Remembers what there is; `left` says what there is more, after a while."""
+    """Remembers what there is; `left` returns what is there in addition, after a while."""
 
     def __init__(self, mark, folder):
         self._mark = mark

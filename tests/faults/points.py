@@ -1,7 +1,7 @@
-"""Cancels a piece of work at each of its awaits in turn: `sweep` runs it again and again, one await further on.
+"""Cancels a piece of work at each of its awaits: `sweep` runs it again and again, each time one await further.
 
-Four ways to cancel. Of asyncio: `task` (`task.cancel()` while it waits), `late` (the same just after the thing that
-it waits for has come, so that both are due), `scope` (a cancel scope of anyio). Of trio: `trio`, its own scope.
+There are four ways to cancel. On asyncio: `task` (`task.cancel()` while it waits), `late` (the same just after the
+awaited future is done, so that both are due), `scope` (a cancel scope of anyio). On trio: `trio`, its own scope.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ MOST = 400
 
 @dataclass
 class Ended:
-    """What came of work that was cancelled, or was to be."""
+    """The outcome of work that was to be cancelled."""
 
     hit: bool = False
     """Whether there was such an await."""
@@ -35,17 +35,17 @@ class Ended:
 
 
 async def cancelled_at(point, how, work, in_all_tasks=False):
-    """Do work in a task of its own, and cancel it at its await of that number."""
+    """Do work in a task of its own, and cancel it at its await with that number."""
     if how == "trio":
         return await _on_trio(point, work, in_all_tasks)
     return await _on_asyncio(point, how, work, in_all_tasks)
 
 
 def sweep(stage, how, case, record_property, in_all_tasks=False):
-    """Cancel at every await of a case, which is `async def case(cancel)` and does `await cancel(work)` once.
+    """Run a case, cancelled at each of its awaits: an `async def case(cancel)` that does `await cancel(work)` once.
 
-    With `in_all_tasks` the awaits of the tasks that the work starts count too; it is the work that is cancelled.
-    The case checks what came of it; then everything is counted that is left. Returns the number of awaits.
+    With `in_all_tasks` the awaits of the tasks that the work starts count too, but only the work is cancelled.
+    The case checks the outcome; then nothing may be left. Returns the number of awaits.
     """
     backend = "trio" if how == "trio" else "asyncio"
     for point in count():
@@ -107,14 +107,14 @@ async def _on_asyncio(point, how, work, in_all_tasks):
         ended.cancelled = True
     else:
         ended.result = task.result()
-    if ended.cancelled:  # by asyncio, which knows no shield, work ends before its clean-up does
+    if ended.cancelled:  # `Task.cancel()` ignores shields: the work may end before its clean-up does
         assert await settled_tasks({*before, asyncio.current_task()}) == set()
     return _checked(ended, how)
 
 
 @types.coroutine
 def _stepped(coroutine, on_await):
-    """Pass on what a coroutine waits for, and call `on_await` with each before it is waited for."""
+    """Run a coroutine, and call `on_await` with each future before it is awaited."""
     step, value = coroutine.send, None
     while True:
         try:
@@ -124,12 +124,12 @@ def _stepped(coroutine, on_await):
         on_await(future)
         try:
             step, value = coroutine.send, (yield future)
-        except BaseException as error:  # noqa: BLE001 - it is for the coroutine
+        except BaseException as error:  # noqa: BLE001 - the coroutine gets it
             step, value = coroutine.throw, error
 
 
 class _Steps(trio.abc.Instrument):
-    """Counts the steps of one task, or of all but some, and cancels a scope at the one of that number."""
+    """Counts the steps of one task, or of all but some, and cancels a scope at the step with that number."""
 
     def __init__(self, point, scope, ended, others):
         self._task = trio.lowlevel.current_task()
@@ -140,7 +140,7 @@ class _Steps(trio.abc.Instrument):
         self._ended = ended
 
     def after_task_step(self, task):
-        """The task waits for something, or is at its end."""
+        """Count a step: the task waits for something, or has ended."""
         if task is self._task or (self._others is not None and task not in self._others):
             if self._left == 0:
                 self._ended.hit = True
@@ -165,7 +165,7 @@ async def _on_trio(point, work, in_all_tasks):
 
 
 def _checked(ended, how):
-    """No cancellation is swallowed. A scope may come too late: where nothing was left to do but shielded work."""
+    """Check that no cancellation was swallowed. A scope may cancel too late: when only shielded work was left."""
     assert not ended.cancelled or ended.hit
     if how in ("task", "late") and not ended.too_late:
         assert ended.cancelled == ended.hit, "the cancellation was swallowed"

@@ -1,4 +1,4 @@
-"""Puts a case on: options that start the hostile CLI, the two ways to talk to it, and the judgement at the end."""
+"""Runs a case: options that start the hostile CLI, the two ways to talk to it, and the checks at the end."""
 
 import asyncio
 import gc
@@ -37,7 +37,7 @@ BACKENDS = ("asyncio", "trio")
 
 @dataclass
 class Outcome:
-    """What came of a conversation."""
+    """The outcome of a conversation."""
 
     messages: list = field(default_factory=list)
     error: BaseException | None = None
@@ -46,17 +46,17 @@ class Outcome:
 
     @property
     def texts(self):
-        """What the model said."""
+        """The texts of the assistant messages."""
         return [each.text for each in self.messages if isinstance(each, AssistantMessage)]
 
     @property
     def results(self):
-        """The texts of the results."""
+        """The texts of the result messages."""
         return [each.result for each in self.messages if isinstance(each, ResultMessage)]
 
     @property
     def right(self):
-        """Whether it came to a right end: everything was said in order, and every answer arrived."""
+        """True if everything was said in order, and every response arrived."""
         said = [each for each in self.texts if each in ("one: äöü €", "two")]
         return (
             self.error is None
@@ -67,7 +67,7 @@ class Outcome:
 
 
 class Stage:
-    """Where cases are put on, one after the other."""
+    """Runs cases, and checks what each leaves behind."""
 
     def __init__(self, program, folder):
         self._program = program
@@ -76,7 +76,7 @@ class Stage:
         self.complaints = []
 
     def options(self, step="start", fault="none", **more):
-        """Options that start the hostile CLI, with handlers that answer right."""
+        """Return options that start the hostile CLI, with handlers that answer correctly."""
         server = ToolServer("calc")
 
         @server.tool
@@ -107,7 +107,7 @@ class Stage:
         return ClaudeAgentOptions(**settings)
 
     def play(self, backend, talk, *args, allowed=(), **settings):
-        """Run one case on an event loop of its own; return its outcome, with nothing left of it."""
+        """Run one case on an event loop of its own, check that nothing is left of it, and return its outcome."""
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
         self._watch = Watch(self.mark, temporary)
@@ -117,7 +117,7 @@ class Stage:
         return outcome
 
     def check(self):
-        """Check that nothing is left, and that nothing went wrong unseen. `play` does it, unless it raises."""
+        """Check that nothing is left, and that no error was only logged. `play` does this, unless it raises."""
         gc.collect()
         _freeze()
         assert self._watch.left() == {}
@@ -125,7 +125,7 @@ class Stage:
 
     async def _run(self, talk, *args, **settings):
         before = tasks()
-        with suppress(RuntimeError):  # trio raises such things
+        with suppress(RuntimeError):  # on trio
             asyncio.get_running_loop().set_exception_handler(self._complain)
         with anyio.fail_after(DEADLINE):
             outcome = await talk(*args, **settings)
@@ -138,12 +138,12 @@ class Stage:
 
     @contextmanager
     def _listening(self, allowed):
-        """Take what nobody can raise, since no caller is left, for a complaint."""
+        """Record errors that are only logged, because no caller is left who could get them."""
         ear = _Ear(self.complaints, allowed)
         logger = logging.getLogger("toolwire")
         logger.addHandler(ear)
         logger.propagate = (
-            False  # pytest would keep it all, and cannot pass half characters on to another process
+            False  # pytest would keep every record, and cannot pass lone surrogates on to another process
         )
         try:
             yield
@@ -154,7 +154,7 @@ class Stage:
 
 @cache
 def _freeze():
-    """After the first case all is imported: the collector need not look at it again after each case."""
+    """Freeze what was imported for the first case, so that the collector skips it after each case."""
     gc.freeze()
 
 
@@ -162,7 +162,7 @@ _FORMATTER = logging.Formatter()
 
 
 class _Ear(logging.Handler):
-    """Hears of failures of our own: tasks that broke, handlers that were not there."""
+    """Records failures of our own: tasks that broke, handlers that were missing."""
 
     def __init__(self, complaints, allowed):
         super().__init__(logging.ERROR)
@@ -184,11 +184,11 @@ def _temporary_folder(folder):
         tempfile.tempdir = before
 
 
-# --- the ways to talk ---
+# --- the ways to talk to the CLI ---
 
 
 async def ask_once(options, *, until=None):
-    """`query()`, read to its end; with `until`, given up soon after that file is there."""
+    """Use `query()` to its end; with `until`, give up soon after that file exists."""
     outcome = Outcome()
     async with giving_up(until) as scope:
         try:
@@ -201,7 +201,7 @@ async def ask_once(options, *, until=None):
 
 
 async def converse(options, *, until=None):
-    """A client that asks for settings before, within and after a turn."""
+    """Use a client that sends control requests before, within and after a turn; `until` as above."""
     outcome = Outcome()
     client = ClaudeSDKClient(options)
     try:
@@ -225,7 +225,7 @@ async def converse(options, *, until=None):
 
 @asynccontextmanager
 async def giving_up(until):
-    """Cancel the block soon after that file is there; never, if there is none to wait for."""
+    """Cancel the block soon after that file exists; never, if it is None."""
 
     async def wait():
         while not until.exists():
@@ -249,12 +249,12 @@ PAIRS = (
 
 
 def in_turns(cases):
-    """Give each case two of the four ways to talk, in turns, so that each step and fault meets all of them."""
+    """Give each case two of the four pairs of way and backend, in turns, so that each step and fault meets all."""
     return [(*case, *way) for number, case in enumerate(cases) for way in PAIRS[number % 2]]
 
 
 def one_by_one(faults, steps):
-    """Every step with every fault, each in one of the four ways, so that each step and fault meets all of them."""
+    """Return every step with every fault, each with one way and backend, so that each step and fault meets all."""
     ways = [(*PAIRS[0], *PAIRS[1])[place] for place in (0, 2, 1, 3)]
     return [
         (step, fault, *ways[(number + place) % 4])
@@ -264,7 +264,7 @@ def one_by_one(faults, steps):
 
 
 def name_of(value):
-    """Name a parameter in the id of a test."""
+    """Return a parameter as a part of a test's id."""
     return str(value).replace(" ", "_")
 
 

@@ -1,7 +1,7 @@
 """Cancellation at every await: of a query, a client, a run, a served call and a purchase.
 
-Each test does its work again and again, cancelled one await later each time, until it comes to its end. Every time
-the cancellation must come out, nothing may be left, and the next one who uses the same things finds them in order.
+Each test does its work again and again, cancelled one await later each time, until it ends uncancelled. Each time
+the cancellation must come out, nothing may be left, and the same objects must still work for the next user.
 """
 
 import json
@@ -31,7 +31,7 @@ PRICE = 10_000
 
 
 def options_for(stage, peer):
-    """Options for the hostile CLI without a fault, or for one in memory that ends with the same text."""
+    """Return options for the hostile CLI without a fault, or for a CLI in memory that ends with the same text."""
     if peer == "process":
         return stage.options()
     server = ToolServer("calc")
@@ -46,13 +46,13 @@ def options_for(stage, peer):
     return ClaudeAgentOptions(mcp_servers={"calc": server}, spawn_claude_code_process=cli)
 
 
-# --- one question ---
+# --- one prompt ---
 
 
 @every_way
 @every_peer
 def test_query(stage, record_property, how, peer):
-    """`query()`, wherever it is left."""
+    """`query()` can be cancelled anywhere, and leaves nothing behind."""
 
     async def case(cancel):
         async def work():
@@ -70,7 +70,7 @@ def test_query(stage, record_property, how, peer):
 @every_way
 @every_peer
 def test_run(stage, record_property, how, peer):
-    """`run()`, wherever it is left."""
+    """`run()` can be cancelled anywhere, and leaves nothing behind."""
 
     async def case(cancel):
         ended = await cancel(lambda: run("hello", options=options_for(stage, peer)))
@@ -79,18 +79,18 @@ def test_run(stage, record_property, how, peer):
     assert sweep(stage, how, case, record_property) > 5
 
 
-# --- a client, verb by verb: what is not cancelled works as ever ---
+# --- a client, method by method: after a cancellation the others still work ---
 
 
 @asynccontextmanager
 async def connected(stage, peer):
-    """A client that has been sent a prompt."""
+    """Yield a connected client."""
     async with ClaudeSDKClient(options_for(stage, peer)) as client:
         yield client
 
 
 async def read_to_the_result(client):
-    """Read messages up to the result, and return its text."""
+    """Read messages up to the result, and return the texts of the results."""
     found = [message async for message in client.receive_response() if isinstance(message, ResultMessage)]
     return [message.result for message in found]
 
@@ -98,7 +98,7 @@ async def read_to_the_result(client):
 @every_way
 @every_peer
 def test_connect(stage, record_property, how, peer):
-    """A connect that was cancelled leaves a client that can connect again."""
+    """After a cancelled `connect()`, the client can connect again."""
 
     async def case(cancel):
         client = ClaudeSDKClient(options_for(stage, peer))
@@ -116,7 +116,7 @@ def test_connect(stage, record_property, how, peer):
 @every_way
 @every_peer
 def test_client_query(stage, record_property, how, peer):
-    """A prompt that was cancelled was sent or not, and the client goes on."""
+    """A cancelled `query()` has sent its prompt already, and the client can be used further."""
 
     async def case(cancel):
         async with connected(stage, peer) as client:
@@ -130,7 +130,7 @@ def test_client_query(stage, record_property, how, peer):
 @every_way
 @every_peer
 def test_receive(stage, record_property, how, peer):
-    """Reading that was cancelled loses no message: who reads on gets the rest."""
+    """Cancelled reading loses no message: whoever reads next gets the rest."""
 
     async def case(cancel):
         taken = []
@@ -155,7 +155,7 @@ def test_receive(stage, record_property, how, peer):
 @every_peer
 @pytest.mark.parametrize("verb", ["interrupt", "set_model", "get_mcp_status"])
 def test_control_requests(stage, record_property, how, peer, verb):
-    """A request whose answer nobody waits for any more disturbs none of the next."""
+    """A response whose caller was cancelled does not disturb later requests."""
 
     async def case(cancel):
         async with connected(stage, peer) as client:
@@ -170,7 +170,7 @@ def test_control_requests(stage, record_property, how, peer, verb):
 @every_way
 @every_peer
 def test_disconnect(stage, record_property, how, peer):
-    """The CLI is ended all the same, and the client may connect again."""
+    """A cancelled `disconnect()` ends the CLI all the same, and can be repeated."""
 
     async def case(cancel):
         client = ClaudeSDKClient(options_for(stage, peer))
@@ -185,7 +185,7 @@ def test_disconnect(stage, record_property, how, peer):
 @every_way
 @every_peer
 def test_disconnect_in_mid_turn(stage, record_property, how, peer):
-    """The same while the model speaks."""
+    """`disconnect()` can be cancelled while the model is answering, and leaves nothing behind."""
 
     async def case(cancel):
         async with connected(stage, peer) as client:
@@ -207,7 +207,7 @@ ENVELOPE = {
 
 
 class Served:
-    """A server behind an HTTP application, and what its tools have seen."""
+    """A server behind an HTTP application, which counts the calls of its tool."""
 
     def __init__(self):
         self.begun = self.ended = 0
@@ -226,7 +226,7 @@ class Served:
         self.app = http_app(server)
 
     async def call(self, seconds):
-        """Call it as a web server does, and return the answer."""
+        """Call the tool as a web server would, and return the text of its result."""
         params = {"name": "add", "arguments": {"a": 15, "b": 27, "seconds": seconds}, "_meta": ENVELOPE}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         body = json.dumps(message).encode()
@@ -271,7 +271,7 @@ class Served:
 @pytest.mark.parametrize("how", ["task", "late", "scope"])
 @pytest.mark.parametrize("seconds", [0.0, 0.3], ids=["at_once", "slow"])
 def test_a_served_call(stage, record_property, how, seconds):
-    """The tool ends with its request, and the next client is answered. `mcp` takes over a slow call."""
+    """A cancelled request ends its tool, and the next request is answered. A slow call is passed on to `mcp`."""
 
     async def case(cancel):
         served = Served()
@@ -286,7 +286,7 @@ def test_a_served_call(stage, record_property, how, seconds):
 
 
 class ServedOverStdio:
-    """The same server, and the awaits of its calls."""
+    """The same server over stdio, whose next call a test can cancel."""
 
     def __init__(self):
         self.begun = self.ended = self.returned = 0
@@ -315,7 +315,7 @@ class ServedOverStdio:
             return a + b
 
     async def serve(self, peer):
-        """Serve the client of those pipes until it leaves."""
+        """Serve the client on those pipes until it leaves."""
         host = host_for(self.server)
         host.mcp_server.middleware.insert(0, self._cancel_on_the_way)
         await serve_pipe(host, peer, drain=30.0)
@@ -345,7 +345,7 @@ def shake_hands(peer):
 
 @asynccontextmanager
 async def pipes():
-    """The pipes between a client and its server, closed when the thread that reads them has ended."""
+    """Yield the pipes between a client and its server; close them when the thread that reads them has ended."""
     before, peer = threads(), Peer()
     try:
         yield peer
@@ -363,7 +363,7 @@ both_kinds = pytest.mark.parametrize("tool", ["add", "add_in_thread"])
 @every_way
 @both_kinds
 def test_a_call_over_stdio(stage, record_property, how, tool):
-    """A call that its client cancels ends with its tool, and the same client is answered again."""
+    """A call that is cancelled ends its tool, and the same client gets a response to its next request."""
 
     async def case(cancel):
         served = ServedOverStdio()
@@ -390,7 +390,7 @@ def test_a_call_over_stdio(stage, record_property, how, tool):
 @every_way
 @both_kinds
 def test_a_server_over_stdio(stage, record_property, how, tool):
-    """A server that is cancelled ends its calls, and lets go of its client; the tools can be served again."""
+    """A cancelled server ends its calls and its connection; the tools can be served again."""
 
     async def case(cancel):
         served = ServedOverStdio()
@@ -416,13 +416,13 @@ def test_a_server_over_stdio(stage, record_property, how, tool):
 
 
 def text_of(response):
-    """The text of a tool's result; None for an error."""
+    """Return the text of a tool's result; None for an error."""
     return response["result"]["content"][0]["text"] if "result" in response else None
 
 
 @every_way
 def test_an_answered_call(stage, record_property, how):
-    """The same for a call in process, on both event loops."""
+    """A cancelled call in this process ends its tool, and the next call is answered."""
 
     async def case(cancel):
         seen = []
@@ -454,7 +454,7 @@ def test_an_answered_call(stage, record_property, how):
 @every_way
 @pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
 def test_a_purchase(stage, record_property, how, idempotent):
-    """Never sent twice, never bought and forgotten: what the API has charged is in the ledger."""
+    """A cancelled purchase is never sent twice, and all that the API has charged is in the ledger."""
     header = {"idempotent": True, "idempotency_header": "Idempotency-Key"} if idempotent else {}
     settings = {"profile": {"timeout": 10.0, **header}, "breaker": Breaker(failures=1_000), "audit": False}
     numbers = iter(range(10_000))

@@ -1,7 +1,7 @@
-"""Whatever the user's own functions do, the CLI gets an answer that it can act on, and the conversation ends.
+"""Whatever the user's own functions do, the CLI gets a response that it can act on, and the conversation ends.
 
-A handler is a tool (async, or sync in a thread), a permission callback, or a hook; then there are the callbacks for
-stderr and frames, and the generator of prompts.
+A handler is a tool (async, or sync in a thread), a permission callback, or a hook; the other
+functions are the callbacks for stderr and frames, and the generator of prompts.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ SEATS = ("tool", "permission", "hook")
 
 
 class Odd(BaseException):
-    """An exception that is no Exception."""
+    """An exception that is not an `Exception`."""
 
 
 class Unspeakable(Exception):  # noqa: N818
-    """An exception that cannot be shown."""
+    """An exception that cannot be converted to text."""
 
     def __str__(self):
         raise RuntimeError("no words for it")
@@ -42,7 +42,7 @@ class Unspeakable(Exception):  # noqa: N818
 
 
 def options_with(stage, seat, handler, **more):
-    """Options with that handler in that seat, and good ones in the others. It is called without arguments."""
+    """Return options with this handler for one kind and good ones for the others; it gets no arguments."""
     if seat in ("tool", "thread"):
         server = ToolServer("calc")
         if seat == "thread":
@@ -70,7 +70,7 @@ def options_with(stage, seat, handler, **more):
 
 
 def at_once(function):
-    """An async handler from a sync one."""
+    """Make an async handler of a sync one."""
 
     async def handler():
         return function()
@@ -79,13 +79,13 @@ def at_once(function):
 
 
 def fails_in(seat):
-    """The text of a result in which one handler has failed, and the others were right."""
+    """Return the text of a result if one handler has failed, and the others were right."""
     answers = dict(part.split() for part in RIGHT.split(", "))
     answers["tool" if seat == "thread" else seat] = "failed"
     return ", ".join(f"{name} {answer}" for name, answer in answers.items())
 
 
-# --- they raise ---
+# --- handlers that raise ---
 
 
 def raises(error):
@@ -123,7 +123,7 @@ RAISES = {
 @pytest.mark.parametrize("seat", [*SEATS, "thread"])
 @pytest.mark.parametrize("fault", RAISES, ids=name_of)
 def test_a_handler_that_raises(stage, fault, seat, backend):
-    """The CLI hears of it, and only of it; the run goes on."""
+    """The CLI gets an error from this handler only, and the run goes on."""
     handler = RAISES[fault] if seat == "thread" else at_once(RAISES[fault])
     outcome = stage.play(backend, WAYS["query"], options_with(stage, seat, handler))
     assert (outcome.results, outcome.error) == ([fails_in(seat)], None)
@@ -132,16 +132,16 @@ def test_a_handler_that_raises(stage, fault, seat, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("seat", ["permission", "hook"])
 def test_a_handler_that_is_interrupted_from_the_keyboard(stage, seat, backend):
-    """Ctrl-C is for the program, whoever runs when it comes; the CLI goes with it."""
+    """A `KeyboardInterrupt` in a handler reaches the program, and the CLI is ended."""
     options = options_with(stage, seat, at_once(raises(KeyboardInterrupt())))
-    with pytest.raises(BaseException) as caught:  # noqa: PT011 - trio has its own words for it
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 - trio wraps it
         stage.play(backend, WAYS["query"], options)
     assert KeyboardInterrupt in map(type, chain_of(caught.value))
     stage.check()
 
 
 def chain_of(error):
-    """An exception, and all that it came from."""
+    """Return an exception, and all its causes, contexts and members."""
     found, stack = [], [error]
     while stack:
         each = stack.pop()
@@ -151,7 +151,7 @@ def chain_of(error):
     return found
 
 
-# --- they return nonsense ---
+# --- handlers that return nonsense ---
 
 
 def endless():
@@ -161,7 +161,7 @@ def endless():
 
 
 class Broken:
-    """An object that fails at whatever is asked of it."""
+    """An object that raises at everything that is done with it."""
 
     def __getattr__(self, name):
         raise RuntimeError(name)
@@ -206,7 +206,7 @@ def nested(depth):
 @pytest.mark.parametrize("seat", [*SEATS, "thread"])
 @pytest.mark.parametrize("fault", RETURNS, ids=name_of)
 def test_a_handler_that_returns_nonsense(stage, fault, seat, backend):
-    """Whatever it is taken for, there is an answer, and the other handlers are not touched by it."""
+    """The CLI gets some response to it, and the other handlers are not affected."""
     handler = RETURNS[fault] if seat == "thread" else at_once(RETURNS[fault])
     outcome = stage.play(backend, WAYS["query"], options_with(stage, seat, handler))
     assert outcome.error is None
@@ -215,13 +215,13 @@ def test_a_handler_that_returns_nonsense(stage, fault, seat, backend):
     assert all(part in text for part in others), text
 
 
-# --- they take their time ---
+# --- handlers that take their time ---
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("seat", [*SEATS, "thread"])
 def test_a_handler_that_blocks(stage, seat, backend):
-    """It holds up the event loop or its thread, and nothing is lost."""
+    """It blocks the event loop or its thread, and nothing is lost."""
     good = {"tool": 42, "thread": 42, "permission": PermissionResultAllow(), "hook": {}}
 
     def block():
@@ -238,13 +238,13 @@ def hang_until_cancelled(_reached):
 
 
 async def swallow(_reached):
-    """Take the cancellation for an accident."""
+    """Swallow the cancellation."""
     with suppress(BaseException):
         await anyio.sleep_forever()
 
 
 async def replace_error(_reached):
-    """Fail when cancelled."""
+    """Raise another error when cancelled."""
     try:
         await anyio.sleep_forever()
     finally:
@@ -252,7 +252,7 @@ async def replace_error(_reached):
 
 
 async def take_a_moment(_reached):
-    """Finish something first."""
+    """Finish something before ending."""
     try:
         await anyio.sleep_forever()
     finally:
@@ -261,7 +261,7 @@ async def take_a_moment(_reached):
 
 
 async def hang_in_a_thread(_reached):
-    """Wait for a thread that takes a while."""
+    """Wait for a thread that takes half a second, and then for ever."""
     await anyio.to_thread.run_sync(lambda: time.sleep(0.5), abandon_on_cancel=True)
     await anyio.sleep_forever()
 
@@ -274,7 +274,7 @@ HANGS = [hang_until_cancelled, swallow, replace_error, take_a_moment, hang_in_a_
 @pytest.mark.parametrize("seat", SEATS)
 @pytest.mark.parametrize("hang", HANGS, ids=lambda each: each.__name__)
 def test_a_handler_that_hangs(stage, hang, seat, way, backend):
-    """Whoever leaves the conversation is not held up by it."""
+    """A caller who leaves the conversation does not wait for the handler."""
     reached = stage.folder / "reached"
 
     async def handler():
@@ -289,7 +289,7 @@ def test_a_handler_that_hangs(stage, hang, seat, way, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_thread_that_hangs(stage, way, backend):
-    """A sync tool cannot be stopped: it is left behind in its thread, and the conversation ends without it."""
+    """A sync tool cannot be stopped: its thread is left behind, and the conversation ends without it."""
     reached, go = stage.folder / "reached", threading.Event()
 
     def hang():
@@ -309,7 +309,7 @@ def test_a_thread_that_hangs(stage, way, backend):
 @pytest.mark.parametrize("seat", SEATS)
 @pytest.mark.parametrize("fault", ["exit 1", "SIGKILL", "close stdout"], ids=name_of)
 def test_a_cli_that_ends_while_a_handler_runs(stage, fault, seat, way, backend):
-    """The handler is cancelled, and the error comes."""
+    """The handler is cancelled, and the caller gets an error."""
     cancelled = []
 
     async def handler():
@@ -323,7 +323,7 @@ def test_a_cli_that_ends_while_a_handler_runs(stage, fault, seat, way, backend):
     assert cancelled in ([], [seat]), "the end may come before it has begun"
 
 
-# --- they cancel themselves ---
+# --- handlers that cancel themselves ---
 
 
 async def cancel_own_task():
@@ -373,12 +373,12 @@ ON_ASYNCIO = (cancel_own_task, raise_cancelled, await_cancelled_task)
     ids=lambda each: getattr(each, "__name__", each),
 )
 def test_a_handler_that_cancels_itself(stage, fault, seat, backend):
-    """That is its own failure, and no end of anything else; the CLI hears of it."""
+    """That is a failure of this handler, and ends nothing else; the CLI gets an error."""
     outcome = stage.play(backend, WAYS["query"], options_with(stage, seat, fault))
     assert (outcome.results, outcome.error) == ([fails_in(seat)], None)
 
 
-# --- they call back ---
+# --- handlers that use their client ---
 
 
 async def call_interrupt(client):
@@ -421,7 +421,7 @@ ENDS = (call_disconnect, call_exit)
 @pytest.mark.parametrize("seat", SEATS)
 @pytest.mark.parametrize("call", CALLS, ids=lambda each: each.__name__)
 def test_a_handler_that_calls_back_into_its_client(stage, call, seat, backend):
-    """It is answered while its own answer is waited for; one that disconnects ends the conversation."""
+    """Its calls are answered while the CLI waits for its response; one that disconnects ends the conversation."""
     good = {"tool": 42, "permission": PermissionResultAllow(), "hook": {}}
     held = []
 
@@ -449,14 +449,14 @@ def test_a_handler_that_calls_back_into_its_client(stage, call, seat, backend):
         assert outcome.right, outcome
 
 
-# --- other functions of the user's ---
+# --- other functions of the user ---
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("callback", ["stderr", "on_frame"])
 @pytest.mark.parametrize("fault", ["ValueError", "RecursionError", "unspeakable", "surrogate"])
 def test_a_callback_that_raises(stage, fault, callback, backend):
-    """It is logged, and nothing else."""
+    """The failure is logged, and changes nothing."""
     options = stage.options("stream", "complain", **{callback: lambda *_: RAISES[fault]()})
     allowed = ("the stderr callback failed", "the observer on_frame failed in frame()")
     assert stage.play(backend, WAYS["query"], options, allowed=allowed).right
@@ -514,7 +514,7 @@ async def prompts_that_fail_to_end():
     ids=lambda each: each.__name__,
 )
 def test_prompts_that_fail(stage, prompts, backend):
-    """What was answered before comes, then the user's own error."""
+    """Prompts that were sent before get their results; then the user's own error is raised."""
 
     async def talk():
         outcome = Outcome()
@@ -537,7 +537,7 @@ def test_prompts_that_fail(stage, prompts, backend):
     ids=lambda each: each.__name__,
 )
 def test_prompts_that_never_end(stage, prompts, backend):
-    """Whoever leaves ends the generator too."""
+    """A caller who leaves ends the generator too."""
 
     async def talk():
         outcome = Outcome()

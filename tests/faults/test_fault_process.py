@@ -1,4 +1,4 @@
-"""Whatever becomes of the CLI's process, at whatever step: a typed error or a right result, in bounded time."""
+"""Whatever happens to the CLI's process, at any step, the caller gets a typed error or the right result."""
 
 import json
 import os
@@ -27,7 +27,7 @@ SILENCES = ("hang", "deaf", "SIGSTOP", "close stdin")
 
 
 def cases(faults):
-    """Every step with each of these faults, where there is such a step."""
+    """Return every step with each of these faults, where the step occurs."""
     return [
         case
         for case in one_by_one(faults, STEPS)
@@ -38,7 +38,7 @@ def cases(faults):
 
 @pytest.mark.parametrize(("step", "fault", "way", "backend"), cases(EXITS), ids=name_of)
 def test_an_end_at_any_step(stage, step, fault, way, backend):
-    """An end before the result, or with a code that says so, is an error with that code; any other is fine."""
+    """An exit before the result, or with a code other than 0, is an error with that code; a later exit is fine."""
     outcome = stage.play(backend, WAYS[way], stage.options(step, fault))
     code = EXITS[fault]
     if way == "client" and step == "closing":
@@ -56,7 +56,7 @@ def test_an_end_at_any_step(stage, step, fault, way, backend):
 @pytest.mark.usefixtures("quick_end")
 @pytest.mark.parametrize(("step", "fault", "way", "backend"), cases(SILENCES), ids=name_of)
 def test_a_silence_at_any_step(stage, step, fault, way, backend):
-    """Control requests end at their own time limit, reading at the caller's; and then the CLI is gone."""
+    """Control requests end at their own timeout, reading at the caller's; then the CLI is ended."""
     reached = stage.folder / "reached"
     limits = {} if step == "closing" else {"control_timeout": WAIT}
     if step in ("start", "initialize"):
@@ -82,7 +82,7 @@ def test_a_silence_at_any_step(stage, step, fault, way, backend):
 @pytest.mark.usefixtures("quick_end")
 @pytest.mark.parametrize(("step", "fault", "way", "backend"), cases(["close stdout"]), ids=name_of)
 def test_an_output_that_ends_before_the_cli(stage, step, fault, way, backend):
-    """Nothing more can come: a CLI that stays is ended, and what was waited for is an error."""
+    """Nothing more can come: a CLI that stays is ended, and waiting callers get an error."""
     outcome = stage.play(backend, WAYS[way], stage.options(step, fault))
     if step == "closing" or (step == "result" and way == "query"):
         assert outcome.right, outcome
@@ -94,7 +94,7 @@ def test_an_output_that_ends_before_the_cli(stage, step, fault, way, backend):
     ("step", "fault", "way", "backend"), cases(["close stderr", "flood stderr"]), ids=name_of
 )
 def test_stderr_changes_nothing(stage, step, fault, way, backend):
-    """It is read whatever comes, and nobody needs it."""
+    """Stderr is always read, and the conversation does not need it."""
     outcome = stage.play(backend, WAYS[way], stage.options(step, fault))
     assert outcome.right, outcome
 
@@ -103,7 +103,7 @@ def test_stderr_changes_nothing(stage, step, fault, way, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("fault", ["flood stderr, 50 MB", "100 MB"])
 def test_more_than_anyone_wants(stage, fault, way, backend):
-    """50 MB on stderr and a line of 100 MB are read, and not kept."""
+    """50 MB on stderr and a line of 100 MB are read, but not kept."""
     outcome = stage.play(backend, WAYS[way], stage.options("stream", fault))
     assert outcome.right, outcome
     dropped = [each.bytes for each in map(typed, outcome.messages) if isinstance(each, LineDroppedMessage)]
@@ -112,7 +112,7 @@ def test_more_than_anyone_wants(stage, fault, way, backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_100_megabytes_with_the_default_limit(stage, backend):
-    """The line is taken whole, and the conversation goes on."""
+    """The line is accepted whole, and the conversation goes on."""
     outcome = stage.play(backend, WAYS["query"], stage.options("stream", "100 MB", max_buffer_size=None))
     assert outcome.right, outcome.error
     assert not any(isinstance(typed(each), LineDroppedMessage) for each in outcome.messages)
@@ -122,7 +122,7 @@ def test_100_megabytes_with_the_default_limit(stage, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("step", ["initialize", "message", "result", "closing"])
 def test_a_child_of_the_cli_that_holds_its_streams(stage, step, way, backend):
-    """The end of the CLI is the end, though somebody else keeps its output open."""
+    """When the CLI has exited, the conversation ends, though a child keeps its output open."""
     outcome = stage.play(backend, WAYS[way], stage.options(step, "leave a child"))
     if step == "closing" or (step == "result" and way == "query"):
         assert outcome.right, outcome
@@ -130,7 +130,7 @@ def test_a_child_of_the_cli_that_holds_its_streams(stage, step, way, backend):
         assert isinstance(outcome.error, ProcessError | CLIConnectionError), outcome
 
 
-# --- it does not start ---
+# --- a CLI that does not start ---
 
 
 def missing(stage, folder):
@@ -179,7 +179,7 @@ def many_arguments(stage, _folder):
 
 
 def write_program(folder, content, mode=0o755):
-    """Write a file to be started as the CLI."""
+    """Write a file to start as the CLI."""
     program = folder / "claude"
     program.write_bytes(content)
     program.chmod(mode)
@@ -205,7 +205,7 @@ STARTS = {
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("start", STARTS, ids=lambda each: each.__name__)
 def test_a_cli_that_does_not_start(stage, tmp_path, start, way, backend):
-    """The error is one of ours and says what is wrong."""
+    """The error is one of ours, and says what is wrong."""
     outcome = stage.play(backend, WAYS[way], start(stage, tmp_path))
     kind, words = STARTS[start]
     assert type(outcome.error) is kind
@@ -220,7 +220,7 @@ def no_temporary_folder(folder):
 
 @contextmanager
 def full_disk(_folder):
-    """No file may grow: the system refuses each byte, as it does on a full disk."""
+    """Keep files from growing: the system refuses each byte, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:
@@ -231,7 +231,7 @@ def full_disk(_folder):
 
 @contextmanager
 def few_descriptors(free):
-    """All descriptors of this process are taken, but for so many."""
+    """Use up the descriptors of this process, except this many."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(descriptors()) + 20, before[1]))
     taken = []
@@ -252,7 +252,7 @@ def few_descriptors(free):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("trouble", [no_temporary_folder, full_disk], ids=lambda each: each.__name__)
 def test_a_disk_that_takes_nothing(stage, tmp_path, trouble, way, backend):
-    """An error of ours that says what to do, and nothing half made stays."""
+    """The error is one of ours and says what to do, and no unfinished file stays."""
     options = stage.options(mcp_servers=json.dumps({"mcpServers": {"x": {"command": "y" * 200_000}}}))
 
     async def talk():
@@ -267,7 +267,7 @@ def test_a_disk_that_takes_nothing(stage, tmp_path, trouble, way, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("free", range(16))
 def test_descriptors_that_run_out(stage, free, backend):
-    """Wherever in the start that is: an error of ours or a right result, and none that was opened stays open."""
+    """Wherever they run out, there is an error of ours or the right result, and none that was opened stays open."""
 
     async def talk():
         with few_descriptors(free):

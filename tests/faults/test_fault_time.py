@@ -1,4 +1,4 @@
-"""Time: a clock that jumps, a reader that is slow, a CLI that does not read, prompts larger than any pipe."""
+"""Time: a clock that jumps, a slow reader, a CLI that does not read, prompts larger than any pipe."""
 
 import time
 
@@ -15,7 +15,7 @@ MEGABYTES = 20 * 1_000_000
 
 
 class Clock:
-    """The system's clock, which somebody sets at every look."""
+    """The system's clock, set to another time at every reading."""
 
     def __init__(self, *jumps):
         self._real = time.time
@@ -31,7 +31,7 @@ class Clock:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("jumps", [(YEAR,), (-YEAR,), (0, YEAR, -YEAR), (-1e9,)], ids=str)
 def test_a_clock_that_jumps(stage, monkeypatch, jumps, way, backend):
-    """No limit is reckoned by it: everything comes to its right end."""
+    """No limit depends on the wall clock: everything ends right."""
     monkeypatch.setattr(time, "time", Clock(*jumps))
     assert stage.play(backend, WAYS[way], stage.options()).right
 
@@ -39,7 +39,7 @@ def test_a_clock_that_jumps(stage, monkeypatch, jumps, way, backend):
 @pytest.mark.usefixtures("quick_end")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_limit_while_the_clock_jumps(stage, monkeypatch, backend):
-    """A limit comes when it is due, though the clock says that it is a year ago."""
+    """The timeout comes when it is due, though the wall clock jumps by a year."""
     monkeypatch.setattr(time, "time", Clock(0, -YEAR, YEAR))
     outcome = stage.play(backend, WAYS["client"], stage.options("control", "hang", control_timeout=WAIT))
     assert isinstance(outcome.error, CLITimeoutError)
@@ -47,7 +47,7 @@ def test_a_limit_while_the_clock_jumps(stage, monkeypatch, backend):
 
 @pytest.mark.parametrize(("step", "way", "backend"), in_turns((step,) for step in STEPS), ids=name_of)
 def test_a_loop_that_is_blocked_at_any_step(stage, step, way, backend):
-    """Somebody else's code stops the event loop again and again: everything comes late, and nothing is lost."""
+    """Other code blocks the event loop again and again: everything is late, and nothing is lost."""
 
     async def talk():
         outcome = None
@@ -68,7 +68,7 @@ def test_a_loop_that_is_blocked_at_any_step(stage, step, way, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_slow_reader(stage, way, backend):
-    """Who takes a pause after each message gets them all, and holds up no answer of a handler."""
+    """A caller who pauses after each message gets all of them, and delays no response of a handler."""
 
     async def talk():
         outcome = Outcome()
@@ -91,7 +91,7 @@ def test_a_slow_reader(stage, way, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_prompt_that_no_pipe_holds(stage, way, backend):
-    """20 MB of prompt arrive while the CLI takes its time to read."""
+    """20 MB of prompt arrive, though the CLI reads slowly."""
 
     async def talk():
         outcome = Outcome()
@@ -112,7 +112,7 @@ def test_a_prompt_that_no_pipe_holds(stage, way, backend):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("fault", ["hang", "deaf", "SIGSTOP", "close stdin", "exit 1"], ids=name_of)
 def test_a_cli_that_does_not_read(stage, fault, way, backend):
-    """The pipe is full: whoever writes waits, may leave, and leaves nothing behind."""
+    """The pipe is full: the writer waits, can leave, and leaves nothing behind; a CLI that exits is an error."""
     reached = stage.folder / "reached"
     options = stage.options("idle", fault, env={"REACHED": str(reached)})
 

@@ -1,4 +1,4 @@
-"""The main faults once more on the real CLI, with a scripted model on loopback: its process, and our handlers."""
+"""The main faults on the real CLI, with a scripted model on loopback: of its process, and of our handlers."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ ADD = call("mcp__calc__add", a=15, b=27)
 
 
 class Scene:
-    """A tool, a permission callback and a hook, each as good as can be unless a test replaces it."""
+    """A tool, a permission callback and a hook, which work unless a test replaces them."""
 
     def __init__(self):
         self.in_tool = anyio.Event()
@@ -44,7 +44,7 @@ class Scene:
 
 @asynccontextmanager
 async def real_client(stage, scene, *script):
-    """A client of the real CLI that follows a script."""
+    """Yield a client of the real CLI, whose model follows a script."""
     server = ToolServer("calc")
 
     @server.tool
@@ -74,7 +74,7 @@ async def real_client(stage, scene, *script):
 
 
 async def read(client):
-    """Read up to the result; what comes instead of it is the error."""
+    """Read up to the result, or keep the error that is raised."""
     outcome = Outcome()
     try:
         async for message in client.receive_response():
@@ -91,7 +91,7 @@ def strike(stage, number):
 
 
 async def reach(client, scene, step):
-    """Bring the conversation to a step: idle, a turn in which the model says nothing, or a tool call."""
+    """Bring the conversation to a step: idle, a turn in which the model sends nothing, or a tool call."""
     if step == "idle":
         return
     await client.query("What is 15 + 27?")
@@ -108,7 +108,7 @@ SCRIPTS = {"idle": [], "turn": [hang()], "tool": [ADD, say("It is 42.")]}
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("step", SCRIPTS)
 def test_the_cli_is_killed(stage, step, backend):
-    """Whoever waits gets the error, with the signal as its code."""
+    """The caller gets a `ProcessError` with the signal as its exit code."""
 
     async def talk():
         scene = Scene()
@@ -127,7 +127,7 @@ def test_the_cli_is_killed(stage, step, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("step", SCRIPTS)
 def test_the_cli_is_stopped(stage, step, backend):
-    """One that does not run any more is ended all the same."""
+    """A CLI that is suspended is ended all the same."""
 
     async def talk():
         scene = Scene()
@@ -142,7 +142,7 @@ def test_the_cli_is_stopped(stage, step, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("step", SCRIPTS)
 def test_the_input_is_closed(stage, step, backend):
-    """The end of its input ends the CLI, after a turn that can end; leaving does not wait for one that cannot."""
+    """End of input ends the CLI, after a turn that can end; leaving does not wait for one that cannot."""
 
     async def talk():
         scene = Scene()
@@ -189,7 +189,7 @@ FAILURES = [
     ids=lambda each: getattr(each, "__name__", each),
 )
 def test_a_handler_fails(stage, fault, seat, backend):
-    """The real CLI takes the answer, and the turn goes on to its end."""
+    """The real CLI accepts the response, and the turn goes on to its end."""
 
     async def talk():
         scene = Scene()
@@ -205,7 +205,7 @@ def test_a_handler_fails(stage, fault, seat, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("verb", ["interrupt", "disconnect"])
 def test_a_tool_calls_back(stage, verb, backend):
-    """A tool may stop the turn that it is called in, or the whole conversation."""
+    """A tool may interrupt the turn that called it, or end the whole conversation."""
 
     async def talk():
         scene = Scene()

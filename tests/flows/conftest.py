@@ -1,4 +1,4 @@
-"""A stand-in CLI for faults that the real one cannot be made to show, and a watch for what is left behind."""
+"""Fixtures: a stand-in CLI for faults that the real one cannot be made to show; a check for leftover processes."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ PLAYER = Path(__file__).with_name("player.py")
 
 @pytest.fixture
 def play(tmp_path):
-    """Options that start `player.py` in place of the CLI, with the named scene."""
+    """Return a function that makes options which start `player.py` in place of the CLI, with the named scene."""
     program = tmp_path / "claude"
     program.write_text(f"#!{sys.executable} -SE\n" + PLAYER.read_text())
     program.chmod(0o755)
@@ -28,7 +28,7 @@ def play(tmp_path):
 
 
 def children():
-    """The processes that this one has started and that still run."""
+    """Return the pid and the start of the command line of each child process that still runs."""
     own = str(os.getpid())
     found = []
     for entry in Path("/proc").iterdir():

@@ -46,7 +46,7 @@ def direct():
 
 
 def foreign():
-    """The same, by the `mcp` package."""
+    """Return a server that handles the same tools, made with the `mcp` package."""
 
     async def list_tools(context, params):
         return t.ListToolsResult(tools=[t.Tool(name="add", input_schema=SCHEMA)])
@@ -95,14 +95,14 @@ async def test_invalid_json():
 
 @ROUTES
 async def test_unknown_method(server):
-    """Document 000, 2."""
+    """Document 000, 2: an unknown method gets the error "method not found"."""
     answer = await ask(server(), {"jsonrpc": "2.0", "id": 1, "method": "unknown/method"})
     assert answer["error"]["code"] == -32601
 
 
 @ROUTES
 async def test_missing_tool_name(server):
-    """Document 000, 3."""
+    """Document 000, 3: a `tools/call` without a name gets the error "invalid params"."""
     answer = await ask(server(), {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {}})
     assert answer["error"]["code"] == -32602
 
@@ -113,14 +113,14 @@ async def test_missing_tool_name(server):
     ids=["direct", "bridged"],
 )
 async def test_handler_not_registered(server, method):
-    """Document 000, 4: a method that the server has nothing for."""
+    """Document 000, 4: a method that the server has no handler for gets the error "method not found"."""
     answer = await ask(server(), {"jsonrpc": "2.0", "id": 1, "method": method})
     assert answer["error"]["code"] == -32601
 
 
 @ROUTES
 async def test_handler_returns_error(server):
-    """Document 000, 5: the failure is told, as an error result or an error reply."""
+    """Document 000, 5: a tool's failure is reported as an error result or an error response."""
     answer = await ask(server(), call("broken"))
     told = answer["error"]["message"] if "error" in answer else answer["result"]["content"][0]["text"]
     assert "tool execution failed" in told or answer["error"]["code"] == -32603
@@ -136,7 +136,7 @@ async def test_invalid_handler_result_type(server):
 @ROUTES
 @pytest.mark.parametrize("message", [[], "x", {"jsonrpc": "2.0", "id": None, "method": "ping"}])
 async def test_what_no_reply_fits(server, message):
-    """R21: no object, or an id that no reply can carry."""
+    """R21: a message that is no object, or that has an id no response can carry, raises Unanswerable."""
     with pytest.raises(Unanswerable):
         await ask(server(), message)
 
@@ -148,20 +148,20 @@ def test_schema_validation_success():
 
 @pytest.mark.parametrize("arguments", [{}, {"a": "text", "b": 1}])
 def test_schema_validation_failure(arguments):
-    """Document 003: a missing field and a wrong type do not."""
+    """Document 003: a missing field and a wrong type are refused."""
     with pytest.raises(InvalidArguments, match="Validation failed"):
         Tool("add", "Add numbers", SCHEMA, add).parameters.validate(arguments)
 
 
 async def test_validation_error():
-    """Document 003: invalid arguments are an error reply, and the handler never runs."""
+    """Document 003: invalid arguments get an error response, and the handler never runs."""
     answer = await ask(direct(), call("broken", {"a": 1}))
     assert answer["error"]["code"] == -32602
     assert "Validation failed" in answer["error"]["message"]
 
 
 def test_sdk_server_in_options_and_extracted():
-    """Document 003: the instance is kept in the options and found in them."""
+    """Document 003: the options keep the server object, and split_servers() finds it in them."""
     server = ToolServer("test")
     options = ClaudeAgentOptions(mcp_servers={"test": server, "other": {"command": "x"}})
     instances, configs = split_servers(options.mcp_servers)
@@ -170,7 +170,7 @@ def test_sdk_server_in_options_and_extracted():
 
 
 async def test_captured_argv_and_initialize(play):
-    """Documents 002 and 003: the CLI gets type and name, never the object, and nothing when there is nothing."""
+    """Documents 002 and 003: the CLI gets type and name, never the object, and no --mcp-config without servers."""
     servers = {
         "calc": ToolServer("calc", always_load=True),
         "web": {"type": "http", "url": "http://localhost:1"},

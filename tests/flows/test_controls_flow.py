@@ -1,4 +1,4 @@
-"""Control requests as a user sees them: what is sent, what is refused before that, and what comes of faults."""
+"""Control requests as a user sees them: what is sent, what is refused before that, and what faults lead to."""
 
 import json
 
@@ -24,7 +24,7 @@ VERSION = "2.0.1"
 
 
 class Peer(Transport):
-    """A CLI in memory: answers by a table of functions, `{}` where it has none, nothing where that is None."""
+    """A CLI in memory: responds by a table of functions; with `{}` if it has none; not if one returns None."""
 
     def __init__(self, **answers):
         self.asked = []
@@ -67,7 +67,7 @@ class Peer(Transport):
 
 
 def refused(text, code=None):
-    """An answer that is a refusal."""
+    """Return a function that answers a request with an error response."""
     return lambda _: {"subtype": "error", "error": text, **({"error_code": code} if code else {})}
 
 
@@ -125,7 +125,7 @@ SENT = [
 
 @pytest.mark.parametrize(("name", "arguments", "more", "request_body"), SENT)
 async def test_what_is_sent(name, arguments, more, request_body):
-    """What was not given is not sent, so that the CLI's own defaults hold."""
+    """Arguments that were not given are not sent, so that the CLI's own defaults apply."""
     peer = Peer()
     with anyio.fail_after(LIMIT):
         async with talking_to(peer) as client:
@@ -183,7 +183,7 @@ async def test_an_older_cli_is_named():
 
 
 async def test_a_refusal_keeps_the_words_and_the_code():
-    """Any other refusal has the CLI's text and its error code."""
+    """Any other error response is raised with the CLI's text and its error code."""
     peer = Peer(reload_plugins=refused("The session is busy", "reload_plugins_busy"))
     with anyio.fail_after(LIMIT):
         async with talking_to(peer) as client:
@@ -193,7 +193,7 @@ async def test_a_refusal_keeps_the_words_and_the_code():
 
 
 async def test_a_late_answer_finds_nobody():
-    """After a time-out or a cancelled wait the session lives on, and the late answer disturbs nothing."""
+    """After a timeout or a cancelled wait the session goes on, and the late response is ignored."""
     peer = Peer(get_plan=lambda _: None)
     with anyio.fail_after(LIMIT):
         async with talking_to(peer, control_timeout=0.05) as client:
@@ -209,7 +209,7 @@ async def test_a_late_answer_finds_nobody():
 
 
 async def test_without_a_connection_each_request_says_so():
-    """Before the start and after the end nothing hangs."""
+    """Before the start and after the end, requests raise CLIConnectionError instead of hanging."""
     client = talking_to(Peer())
     with pytest.raises(CLIConnectionError, match="Not connected"):
         await client.get_usage()
@@ -221,17 +221,17 @@ async def test_without_a_connection_each_request_says_so():
 
 
 async def test_an_interrupt_gets_through_unread_messages(play):
-    """Ten thousand messages that nobody has read do not hold up a receipt, nor any other answer."""
+    """Ten thousand unread messages delay neither the response to interrupt() nor any other response."""
     with anyio.fail_after(LIMIT):
         async with ClaudeSDKClient(play("flood")) as client:
             await client.query("go")
-            assert await client.interrupt() == {"subtype": "interrupt"}  # what the stand-in answers
+            assert await client.interrupt() == {"subtype": "interrupt"}  # what the stand-in CLI responds
             assert await client.set_model("good") == "good"
             assert client.unread > 10_000
 
 
 async def test_answers_of_an_old_cli_lack_things():
-    """An empty answer is no error: what the CLI does not say is empty, or what was asked for."""
+    """An empty response is no error: a missing part is empty in the result, or is what was requested."""
     with anyio.fail_after(LIMIT):
         async with talking_to(Peer()) as client:
             assert await client.interrupt() == {}
@@ -243,7 +243,7 @@ async def test_answers_of_an_old_cli_lack_things():
 
 
 async def test_initializing_again_says_the_same():
-    """The second request is the first one, hooks included, and what is added to it; its answer is kept."""
+    """The second initialize request repeats the first, hooks included, plus new fields; its response is kept."""
 
     async def hook(*_):
         return {}
@@ -264,13 +264,13 @@ def server(name, status, **more):
 
 
 def statuses(*stages):
-    """Answers to `mcp_status`: each stage once, the last one for ever."""
+    """Return a function that answers `mcp_status` with each stage once, and with the last one ever after."""
     left = list(stages)
     return lambda _: {"mcpServers": left.pop(0) if len(left) > 1 else left[0]}
 
 
 async def test_waiting_looks_until_the_tools_are_there():
-    """A server that is not listed, pending, or without tools is not ready yet; a disabled one does not count."""
+    """A server that is not listed, is pending or has no tools is not ready yet; a disabled one does not count."""
     done = [server("a", "connected", tools=[]), server("b", "disabled")]
     peer = Peer(
         mcp_status=statuses(
@@ -285,7 +285,7 @@ async def test_waiting_looks_until_the_tools_are_there():
 
 
 async def test_waiting_ends_when_the_cli_does_not_answer():
-    """The time-out holds even if the CLI says nothing at all, and names the servers that were configured."""
+    """The timeout holds even if the CLI never responds, and the error names the servers that were configured."""
     peer = Peer(mcp_status=lambda _: None)
     with anyio.fail_after(LIMIT):
         async with talking_to(peer, mcp_servers={"a": {"command": "a"}}) as client:

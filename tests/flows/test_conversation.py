@@ -50,7 +50,7 @@ async def test_a_string_prompt_has_the_official_frame(play):
 
 
 async def test_verbatim_prompts_are_marked(play):
-    """With `verbatim_prompts` every message says so, streamed ones too."""
+    """With `verbatim_prompts` every message is marked, streamed ones too."""
 
     async def prompts():
         yield {**user("two"), "client_composed": False}
@@ -76,7 +76,7 @@ async def test_streamed_prompts_are_answered_in_order(play):
 
 
 async def test_an_empty_stream_of_prompts_ends_at_once(play):
-    """Nothing asked, nothing answered, no wait."""
+    """Without prompts there are no messages, and nothing to wait for."""
 
     async def prompts():
         return
@@ -86,7 +86,7 @@ async def test_an_empty_stream_of_prompts_ends_at_once(play):
 
 
 async def test_a_failing_stream_of_prompts_is_raised_to_the_reader(play):
-    """An exception in the user's own generator is not swallowed; what was answered before it arrives."""
+    """An exception in the user's own generator reaches the reader, after the answers to earlier prompts."""
 
     async def prompts():
         yield user("one")
@@ -107,7 +107,7 @@ async def test_a_prompt_of_another_kind_is_refused_before_anything_starts(prompt
 
 
 async def test_a_stream_that_yields_no_dict_is_refused(play):
-    """A message that is not a dict is named."""
+    """The error names the type that the stream yielded instead of a dict."""
 
     async def prompts():
         yield "text"
@@ -129,13 +129,13 @@ async def test_a_cli_without_state_reports_ends_at_its_result(play):
 
 
 async def test_state_frames_for_the_host_stay_hidden(play):
-    """Frames that we asked for on our own account do not reach the user."""
+    """State frames, which toolwire requests for its own use, do not reach the user."""
     messages = await read_all(play("echo", include_all_messages=True))
     assert not any(isinstance(message, SessionStateChangedMessage) for message in messages)
 
 
 async def test_several_turns_with_one_client(play):
-    """A client holds a conversation."""
+    """A connected client answers several prompts, one after the other."""
     with anyio.fail_after(20):
         async with ClaudeSDKClient(play("echo")) as client:
             for text in ("one", "two"):
@@ -181,11 +181,11 @@ async def test_connect_with_a_prompt(play):
 
 
 class TestNoResultDue:
-    """`receive_response()` waits for a result that must come, and says so when none will."""
+    """`receive_response()` waits while a result is due, and raises an error when none is."""
 
     @pytest.fixture
     def no_patience(self, monkeypatch):
-        """No time for a prompt that another task might still send."""
+        """Set the grace period for a prompt that another task might still send to zero."""
         monkeypatch.setattr("toolwire._protocol.run.GRACE", 0.0)
 
     async def test_with_nothing_asked_it_is_an_error(self, play, no_patience):
@@ -201,7 +201,7 @@ class TestNoResultDue:
                         await anext(client.receive_response())
 
     async def test_queued_prompts_are_each_due_a_result(self, play, no_patience):
-        """As many responses as prompts."""
+        """Each of several queued prompts gets a response of its own."""
         with anyio.fail_after(20):
             async with ClaudeSDKClient(play("echo")) as client:
                 for text in ("one", "two", "three"):
@@ -210,7 +210,7 @@ class TestNoResultDue:
                     assert [m async for m in client.receive_response()][-1].result == text
 
     async def test_a_stream_of_prompts_may_take_its_time(self, play, no_patience):
-        """While it goes on, another prompt may come."""
+        """While a stream of prompts goes on, receive_response() waits for its next prompt."""
         asked_for = anyio.Event()
 
         async def prompts():
@@ -234,7 +234,7 @@ class TestNoResultDue:
         assert results == ["late"]
 
     async def test_a_reader_may_start_just_before_the_prompt(self, play):
-        """As programs do that read in one task and write in another."""
+        """Programs that read in one task and write in another do this."""
         results = []
         with anyio.fail_after(20):
             async with ClaudeSDKClient(play("echo")) as client, anyio.create_task_group() as group:
@@ -272,7 +272,7 @@ async def test_connecting_twice_is_refused(play):
 
 
 async def test_server_info_is_the_initialize_answer(play):
-    """What the CLI said of itself can be read."""
+    """get_server_info() returns the CLI's response to initialize."""
     with anyio.fail_after(20):
         async with ClaudeSDKClient(play("echo")) as client:
             info = await client.get_server_info()
@@ -316,7 +316,7 @@ async def test_permission_denied(play):
 
 @pytest.mark.parametrize("answer", ["raise", "nonsense"])
 async def test_a_failing_permission_callback_is_an_error_reply(play, answer, caplog):
-    """A callback that raises or returns nonsense refuses the request, and the run goes on."""
+    """A callback that raises or returns nonsense is answered with an error response, and the run goes on."""
 
     async def bad(*_):
         if answer == "raise":
@@ -412,7 +412,7 @@ async def test_stderr_comes_by_line_and_a_failing_callback_does_no_harm(play, ca
 
 
 async def test_run_gives_a_reply(play):
-    """One call, all of it in one object."""
+    """run() returns one object with the text, the messages, the tool calls and the numbers of the result."""
     with anyio.fail_after(20):
         reply = await run("hello", options=play("echo"))
     assert (reply.text, str(reply), reply.num_turns, reply.session_id) == ("hello", "hello", 1, "s")
@@ -428,11 +428,11 @@ async def test_run_takes_one_output_format(play):
 
 
 def test_run_sync_needs_no_event_loop(play):
-    """`run_sync()` is for plain code."""
+    """`run_sync()` works in code without an event loop."""
     assert run_sync("hello", options=play("echo")).text == "hello"
 
 
 async def test_run_sync_inside_a_loop_is_refused(play):
-    """Blocking an event loop is an error that says so."""
+    """The error says what to write inside an event loop instead."""
     with pytest.raises(RuntimeError, match=r"write `await run\(\.\.\.\)` there"):
         run_sync("hello", options=play("echo"))

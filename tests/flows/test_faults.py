@@ -30,7 +30,7 @@ async def read_all(options, prompt="hello"):
 
 
 async def test_an_early_exit_is_an_error_with_code_and_stderr(play):
-    """A CLI that exits before it answers gives its code and its last words."""
+    """The error has the exit code and the stderr of a CLI that exits before it responds."""
     with pytest.raises(ProcessError, match="flux capacitor") as caught:
         await read_all(play("exits at once"))
     assert caught.value.exit_code == 3
@@ -56,7 +56,7 @@ async def test_garbage_is_survived_and_counted(play):
 
 
 async def test_a_death_in_mid_run_gives_what_came_and_then_the_error(play):
-    """What was said before the end arrives; then comes the exit code with the end of stderr."""
+    """Messages from before the end arrive; then comes an error with the exit code and the end of stderr."""
     seen = []
     with anyio.fail_after(20), pytest.raises(ProcessError, match="the last words") as caught:
         async for message in query(prompt="hello", options=play("dies")):
@@ -100,7 +100,7 @@ async def test_run_raises_a_failed_result_with_the_reply(play):
 
 
 async def test_a_missing_cwd_is_named(play, tmp_path):
-    """A working directory that is not there is the error, not a missing CLI."""
+    """The error is about the missing working directory, not about a missing CLI."""
     missing = tmp_path / "nowhere"
     with pytest.raises(CLIConnectionError, match="nowhere"):
         await read_all(play("echo", cwd=missing))
@@ -136,7 +136,7 @@ async def test_a_line_over_the_limit_is_reported_in_the_stream(play):
 
 
 async def test_interrupt_answers_behind_10000_unread_messages(play):
-    """A control answer does not wait for the consumer."""
+    """The response to a control request does not wait until the consumer has read the messages."""
     with anyio.fail_after(20):
         async with ClaudeSDKClient(play("flood")) as client:
             await client.query("go")
@@ -151,14 +151,14 @@ async def test_interrupt_answers_behind_10000_unread_messages(play):
 
 
 async def test_a_grandchild_that_holds_stdout_does_not_hold_us(play):
-    """The end of the CLI is the end, even if somebody else keeps its stdout open."""
-    with anyio.fail_after(20):  # that child lives for 60
+    """A run ends when the CLI exits, even if a child process of the CLI keeps its stdout open."""
+    with anyio.fail_after(20):  # that child lives for 30 s
         messages = await read_all(play("leaves a child"))
     assert isinstance(messages[-1], ResultMessage)
 
 
 async def test_a_deaf_cli_is_killed(play):
-    """A CLI that heeds neither the end of input nor SIGTERM is gone within the bound all the same."""
+    """A CLI that ignores both the end of input and SIGTERM is gone in bounded time all the same."""
     with anyio.fail_after(12):
         async with ClaudeSDKClient(play("deaf")) as client:
             await client.query("hello")
@@ -166,7 +166,7 @@ async def test_a_deaf_cli_is_killed(play):
 
 
 async def test_odd_requests_get_error_replies_and_the_run_goes_on(play):
-    """Unknown and malformed control requests are refused one by one; strays are ignored."""
+    """Unknown and malformed control requests are refused one by one; responses to no request are ignored."""
     messages = await read_all(play("odd requests"))
     replies = [message.text for message in messages if isinstance(message, AssistantMessage)]
     assert "Unsupported control request subtype: no_such_thing" in replies[0]
@@ -177,7 +177,7 @@ async def test_odd_requests_get_error_replies_and_the_run_goes_on(play):
 
 
 async def test_a_refused_control_request_is_typed(play):
-    """The CLI's refusal and a request that it does not know have their own errors."""
+    """The CLI's error response and a request that it does not know raise errors of different classes."""
     with anyio.fail_after(20):
         async with ClaudeSDKClient(play("echo")) as client:
             with pytest.raises(ControlRequestError, match="no such model") as refused:
@@ -190,7 +190,7 @@ async def test_a_refused_control_request_is_typed(play):
 
 
 async def test_an_unanswered_control_request_times_out(play):
-    """Every request has an end; the session lives on."""
+    """A control request without a response raises CLITimeoutError, and the session goes on."""
     with anyio.fail_after(20):
         async with ClaudeSDKClient(play("echo", control_timeout=0.2)) as client:
             with pytest.raises(CLITimeoutError, match="stop_task.*within 0.2 s"):
@@ -199,7 +199,7 @@ async def test_an_unanswered_control_request_times_out(play):
 
 
 async def test_a_request_open_at_the_end_gets_the_reason(play):
-    """A control request that waits when the CLI dies raises what happened to it."""
+    """A control request that is pending when the CLI dies raises the CLI's ProcessError."""
     with anyio.fail_after(20):
         async with ClaudeSDKClient(play("dies")) as client:
             await client.query("hello")
@@ -208,7 +208,7 @@ async def test_a_request_open_at_the_end_gets_the_reason(play):
 
 
 async def test_after_the_end_every_call_says_why(play):
-    """Using a client whose CLI is gone raises the reason, not a hang."""
+    """Using a client whose CLI is gone raises the reason instead of hanging."""
     with anyio.fail_after(20):
         async with ClaudeSDKClient(play("is killed")) as client:
             await client.query("hello")
@@ -224,14 +224,14 @@ async def test_after_the_end_every_call_says_why(play):
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_cli_that_stays_after_its_run_is_ended(play, anyio_backend):
-    """A run that is over ends in bounded time, and well, even if the CLI does not heed the end of its input."""
+    """A finished run returns its reply in bounded time, even if the CLI ignores the end of its input."""
     with anyio.fail_after(40):
         reply = await run("hello", options=play("deaf"))
     assert reply.text == "hello"
 
 
 async def test_disconnect_while_connecting(play):
-    """Another task may give up a connect that takes too long."""
+    """Another task may abandon a connect() that takes too long."""
     client = ClaudeSDKClient(play("never initializes"))
     outcome = []
 

@@ -1,4 +1,4 @@
-"""Hooks through the public API, with the stand-in CLI: context, failures, and sessions that end first."""
+"""Hooks through the public API, with the stand-in CLI: context, failures, sessions that end while a hook runs."""
 
 import contextvars
 import json
@@ -17,7 +17,7 @@ WHO = contextvars.ContextVar("WHO")
 
 
 async def answered(options):
-    """What the CLI was told by the hook."""
+    """Return the response that the CLI got from the hook."""
     with anyio.fail_after(10):
         messages = [message async for message in query(prompt="go", options=options)]
     [text] = [message.text for message in messages if isinstance(message, AssistantMessage)]
@@ -42,14 +42,14 @@ async def test_hooks_see_the_context_of_their_session(play):
 
 
 async def test_a_hook_without_an_opinion(play):
-    """None from a decorated function reaches the CLI as an empty answer."""
+    """A decorated function that returns None sends an empty response to the CLI."""
     hooks = Hooks()
     hooks.stop()(lambda event: None)
     assert (await answered(play("hook", hooks=hooks)))["response"] == {}
 
 
 async def test_a_failing_hook_does_not_end_the_run(play, caplog):
-    """The CLI is told that it failed, and goes on; the log has the function's name."""
+    """The CLI gets an error response and goes on; the log names the function."""
     hooks = Hooks()
 
     @hooks.stop()
@@ -63,7 +63,7 @@ async def test_a_failing_hook_does_not_end_the_run(play, caplog):
 
 
 async def test_a_hung_hook_does_not_hold_up_the_run(play):
-    """Its time-out answers for it."""
+    """When a hook exceeds its timeout, the CLI gets an error response."""
     hooks = Hooks()
     release = threading.Event()
 

@@ -61,14 +61,14 @@ class TestLeaving:
 
     @pytest.mark.parametrize("scene", BUSY)
     async def test_cancel_scope_in_mid_run(self, play, scene):
-        """A time-out around the loop."""
+        """A timeout around the loop."""
         with anyio.fail_after(14), anyio.move_on_after(1) as scope:
             async for _ in query(prompt="go", options=play(scene)):
                 pass
         assert scope.cancelled_caught
 
     async def test_cancel_scope_while_connecting(self, play):
-        """A time-out while the CLI has not answered initialize."""
+        """A timeout while the CLI has not answered initialize."""
         with anyio.move_on_after(0.3) as scope:
             await ClaudeSDKClient(play("never initializes")).connect()
         assert scope.cancelled_caught
@@ -79,7 +79,7 @@ class TestLeaving:
             stream = query(prompt="go", options=play("never ends"))
             assert isinstance(await anext(stream), AssistantMessage)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ResourceWarning)  # trio says so of every dropped generator
+                warnings.simplefilter("ignore", ResourceWarning)  # trio warns about every dropped generator
                 del stream
                 gc.collect()
             await anyio.wait_all_tasks_blocked()
@@ -87,7 +87,7 @@ class TestLeaving:
 
     @pytest.mark.parametrize("seat", ["tool", "task of a tool", "hook", "permission"])
     async def test_disconnect_from_a_handler(self, caplog, seat):
-        """It does not wait for itself: it returns at once, and its handler is ended with the rest."""
+        """disconnect() inside a handler returns at once, and the handler is cancelled with everything else."""
         held, returned, ended = [], [], []
 
         async def leave(*_):
@@ -125,7 +125,7 @@ class TestLeaving:
         assert "did not stop" not in caplog.text
 
     async def test_disconnect_from_a_client_inside_a_tool(self, caplog):
-        """A tool that asks another client, whose tool disconnects the outer one, waits for neither of them."""
+        """A tool runs another client, whose tool disconnects the outer client: it waits for neither tool."""
         held = []
         inner, outer = ToolServer("inner"), ToolServer("outer")
 
@@ -199,7 +199,7 @@ async def test_task_cancel_at_any_await(play, steps, anyio_backend, no_tasks_lef
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_cancelled_twice(play, anyio_backend, no_tasks_left):
-    """A second `cancel()` while the first is being heeded does not strand the process."""
+    """A second `cancel()` during the clean-up after the first does not leave the process running."""
     task = asyncio.create_task(run("go", options=play("deaf and busy")))
     await asyncio.sleep(0.5)
     for _ in range(2):
@@ -212,7 +212,7 @@ async def test_cancelled_twice(play, anyio_backend, no_tasks_left):
 
 
 async def test_a_deaf_cli_is_waited_for_as_long_as_the_option_says(play, caplog, no_tasks_left):
-    """Waiting for it to leave and closing it are one wait, not two; then SIGTERM, then SIGKILL."""
+    """`close_timeout` counts once for waiting for the exit and closing together; then come SIGTERM and SIGKILL."""
     with anyio.fail_after(30):
         assert (await run("hi", options=play("deaf", close_timeout=0.1))).text == "hi"
     assert "did not exit within 0.1 s" in caplog.text
@@ -257,7 +257,7 @@ asyncio.run(loop_ends() if sys.argv[1] == "loop" else never_closed())
 @pytest.mark.parametrize("how", ["return", "exit", "loop", "SIGKILL", "SIGTERM"])
 @pytest.mark.parametrize("scene", ["never ends", "hangs"])
 async def test_the_end_of_this_process_is_the_end_of_the_cli(play, how, scene, anyio_backend):
-    """However the program ends, closed or not, killed or not, its CLI goes with it."""
+    """However the program ends, with its client closed or not, killed or not, its CLI ends too."""
     options = play(scene)
     env = {**os.environ, **options.env, VARIABLE: str(options.cli_path)}
     pipe = subprocess.PIPE
@@ -275,7 +275,7 @@ async def test_the_end_of_this_process_is_the_end_of_the_cli(play, how, scene, a
     with anyio.fail_after(10):
         await eventually(lambda: not Path(f"/proc/{cli}").exists())
     if not how.startswith("SIG"):
-        # Nothing on stderr but, on newer Pythons, asyncio's own complaint of the transport that nobody closed.
+        # Nothing on stderr except, on newer Pythons, asyncio's own warning about the transport that nobody closed.
         complaints = errors.split(b"Exception ignored in: ")
         assert b"Traceback" not in complaints[0]
         assert all(each.startswith(b"<function BaseSubprocessTransport.__del__") for each in complaints[1:])

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_odd_options_are_warned_of_once_and_run():
-    """The warnings come where the options are built; the runs that use them say nothing more."""
+    """Building the options emits the warnings; the runs that use them emit no more."""
     seen = []
 
     async def watch(event, tool_use_id, context):

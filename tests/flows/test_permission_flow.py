@@ -1,4 +1,4 @@
-"""Permissions through the public API: a policy as `can_use_tool`, and what the CLI is answered."""
+"""Permissions through the public API: a policy as `can_use_tool`, and the response that the CLI gets."""
 
 import json
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def answered(options):
-    """What the stand-in CLI got for its request about `ls`."""
+    """Return the response that the stand-in CLI got to its permission request for `ls`."""
     with anyio.fail_after(20):
         messages = [message async for message in query(prompt="go", options=options)]
     told = next(message.text for message in messages if isinstance(message, AssistantMessage))
@@ -21,7 +21,7 @@ async def answered(options):
 
 
 async def test_a_policy_answers_the_cli(play):
-    """A yes with the input as it was, a no with its reason, no opinion as a no."""
+    """An allowed call keeps its input, a denied one gets the reason, and a policy without an opinion denies."""
     yes = await answered(play("permission", can_use_tool=commands(allow=["ls"])))
     assert yes == {"behavior": "allow", "updatedInput": {"command": "ls"}}
     no = await answered(play("permission", can_use_tool=deny("Bash", reason="no shell")))
@@ -34,7 +34,7 @@ async def test_a_policy_answers_the_cli(play):
 
 
 async def test_a_cancelled_request_is_on_record(play, tmp_path):
-    """The policy is cancelled with the request, and the record says so."""
+    """The policy is cancelled with the request, and the audit record says so."""
     started = anyio.Event()
 
     async def slow(*_):
@@ -61,6 +61,6 @@ async def test_a_cancelled_request_is_on_record(play, tmp_path):
     ],
 )
 async def test_a_policy_that_will_not_be_called_is_warned_about(play, more, words):
-    """Rules and modes that hide calls from `can_use_tool` are named, and the hook as the way out."""
+    """The warning names the rules or modes that hide calls from `can_use_tool`, and a hook as the alternative."""
     with pytest.warns(CanUseToolShadowedWarning, match=f"{words}.*PreToolUse hook"):
         await answered(play("permission", can_use_tool=allow("Bash"), **more))

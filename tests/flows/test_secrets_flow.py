@@ -1,4 +1,4 @@
-"""Secrets of the options on their way to the CLI: by a private file, and into no command line, log or error."""
+"""Secrets of the options reach the CLI in a private file, and get into no command line, log or error."""
 
 import json
 import logging
@@ -83,7 +83,7 @@ def place(tmp_path, monkeypatch):
 
 @pytest.fixture
 def options(tmp_path, place):
-    """Options full of secrets for a CLI that reports how it was started, and the report."""
+    """Return a function that makes options full of secrets; its `report()` tells how the CLI was started."""
     program = tmp_path / "claude"
     program.write_text(f"#!{sys.executable} -SE\n{CLI}")
     program.chmod(0o755)
@@ -103,13 +103,13 @@ def options(tmp_path, place):
 
 
 def shown(text):
-    """The secrets in a text."""
+    """Return the secrets that occur in a text."""
     return [secret for secret in SECRETS if secret in text]
 
 
 @pytest.mark.parametrize("given", [SERVERS, json.dumps({"mcpServers": SERVERS})], ids=["dict", "JSON"])
 async def test_the_configuration_goes_by_a_private_file(options, place, given):
-    """The CLI finds it there, nobody else can read it, and it is gone once the CLI has answered."""
+    """The CLI reads it from a file that nobody else can read, and that is deleted once the CLI has answered."""
     with anyio.fail_after(LIMIT):
         async with ClaudeSDKClient(options(mcp_servers=given)) as client:
             report = options.report()
@@ -119,7 +119,7 @@ async def test_the_configuration_goes_by_a_private_file(options, place, given):
             assert not Path(report["path"]).exists()
             assert [file.name for file in place.rglob("*.json")] == [
                 "settings.json"
-            ]  # the CLI may look again
+            ]  # kept: the CLI may read it again
             await client.query("hi")
             replies = [message async for message in client.receive_response()]
             assert json.loads(replies[-1].result) == {"there": False}
@@ -127,7 +127,7 @@ async def test_the_configuration_goes_by_a_private_file(options, place, given):
 
 
 async def test_query_run_and_warm_starts_leave_nothing(options, place):
-    """All ways to start a CLI."""
+    """No way to start a CLI leaves a file behind."""
     with anyio.fail_after(LIMIT):
         assert json.loads((await run("hi", options=options())).text) == {"there": False}
         assert [message async for message in query(prompt="hi", options=options())]
@@ -149,7 +149,7 @@ async def test_query_run_and_warm_starts_leave_nothing(options, place):
     ids=lambda case: case[0],
 )
 async def test_a_start_that_fails_leaves_nothing_and_tells_no_secret(options, place, case, caplog):
-    """Neither the error nor a log line; the CLI itself wrote all of them to stderr."""
+    """Neither the error nor the log has a secret, although the CLI wrote them to stderr."""
     scene, more, kind = case
     caplog.set_level(logging.DEBUG)
     with anyio.fail_after(LIMIT), pytest.raises(kind) as caught:
@@ -163,7 +163,7 @@ async def test_a_start_that_fails_leaves_nothing_and_tells_no_secret(options, pl
 
 
 async def test_a_file_that_cannot_be_started_leaves_nothing(options, place, tmp_path):
-    """The file is written before the process starts."""
+    """The file is written before the process starts, and deleted if it cannot start."""
     broken = tmp_path / "broken"
     broken.write_text("#!/nowhere/at/all\n")
     broken.chmod(0o755)
@@ -173,7 +173,7 @@ async def test_a_file_that_cannot_be_started_leaves_nothing(options, place, tmp_
 
 
 async def test_a_cancelled_start_leaves_nothing(options, place, tmp_path):
-    """Whenever it is cancelled, from before the process exists until it should have answered."""
+    """This holds whenever it is cancelled, from before the process exists until it should have answered."""
     with anyio.fail_after(LIMIT):
         for turns in (0, 1, 2, 3, 5, 10):
             async with anyio.create_task_group() as group:
@@ -190,7 +190,7 @@ async def test_a_cancelled_start_leaves_nothing(options, place, tmp_path):
 
 
 async def test_what_the_cli_refuses_is_told_without_secrets(options):
-    """Its error texts may quote the configuration."""
+    """Error texts of the CLI may quote the configuration; the exception does not have its secrets."""
     with anyio.fail_after(LIMIT):
         async with ClaudeSDKClient(options()) as client:
             with pytest.raises(ControlRequestError, match="cannot reach") as caught:
@@ -199,7 +199,7 @@ async def test_what_the_cli_refuses_is_told_without_secrets(options):
 
 
 async def test_servers_that_are_set_later_are_secrets_too(options, caplog):
-    """From then on the log hides them."""
+    """After `set_mcp_servers()`, the log hides their secrets too."""
     caplog.set_level(logging.DEBUG)
     with anyio.fail_after(LIMIT):
         async with ClaudeSDKClient(options()) as client:
@@ -211,7 +211,7 @@ async def test_servers_that_are_set_later_are_secrets_too(options, caplog):
 
 
 async def test_a_recorder_starts_it_here(options, place, tmp_path):
-    """So it gets the file, and the recording names no secret."""
+    """A recorder starts the CLI on this machine, so the CLI gets the file, and the recording has no secret."""
     recorder = Recorder(tmp_path / "run.jsonl")
     with anyio.fail_after(LIMIT):
         await run("hi", options=options(spawn_claude_code_process=recorder))
@@ -221,7 +221,7 @@ async def test_a_recorder_starts_it_here(options, place, tmp_path):
 
 
 def test_options_are_shown_with_names_and_without_secrets(options):
-    """repr() is in every traceback tool's output, and in many logs."""
+    """The repr() of options, which gets into tracebacks and logs, shows names but no secrets."""
     more = {
         "agents": None,
         "extra_args": {"api-key": "arg-secret-5", "name": "x"},
@@ -247,7 +247,7 @@ def test_options_are_shown_with_names_and_without_secrets(options):
 
 
 def test_a_command_is_shown_without_secrets():
-    """`spawn_claude_code_process` gets one, and may log it."""
+    """The repr() of a Command shows no secrets: `spawn_claude_code_process` gets one, and may log it."""
     argv = ["claude", "--mcp-config", json.dumps({"mcpServers": SERVERS}), "--token", "arg-secret-5", "-v"]
     command = Command(argv, {"ANY": "env-secret-6"}, "/work")
     assert shown(repr(command)) == []

@@ -1,4 +1,4 @@
-"""What can be seen of a session: frames that go by, and the context in which handlers run."""
+"""What can be observed of a session: its frames, and the context variables in its handlers."""
 
 import contextvars
 import logging
@@ -15,7 +15,7 @@ REQUEST = contextvars.ContextVar("REQUEST", default="none")
 
 
 async def test_frames_can_be_looked_at():
-    """Both directions, in order, with long texts cut."""
+    """`on_frame` gets the frames of both directions, in order, with long texts cut."""
     frames = []
     long = "x" * (LONGEST_TEXT + 100)
     options = ClaudeAgentOptions(
@@ -33,7 +33,7 @@ async def test_frames_can_be_looked_at():
 
 
 async def test_a_tap_that_fails_is_taken_off(caplog):
-    """Looking never breaks what is looked at."""
+    """An observer that raises is logged and not called again; the run goes on."""
     seen = []
 
     def tap(_way, frame):

@@ -1,4 +1,4 @@
-"""Stores that frameworks bring along, with options built from a dict: they are used as they are."""
+"""Session stores that frameworks bring along, with options built from a dict: they work without changes."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 class FrameworkStore:
-    """A store of a framework that knows nothing of ours: one project key of its own, JSON in a table, no dedupe."""
+    """A framework's store, not written for toolwire: ignores projects, keeps JSON rows, does not deduplicate."""
 
     def __init__(self, table):
         self.table = table
@@ -52,7 +52,7 @@ class FrameworkStore:
 
 
 def make_options(tmp_path, name, script, **more):
-    """Options as a framework makes them: a dict first, with empty values in it."""
+    """Return options as a framework makes them: a dict first, with empty values in it."""
     folder = tmp_path / name
     folder.mkdir()
     given = {
@@ -67,7 +67,7 @@ def make_options(tmp_path, name, script, **more):
 
 
 async def test_a_frameworks_store_is_used_as_it_is(tmp_path):
-    """By duck typing; each entry once; another machine goes on."""
+    """A store needs no base class, gets each entry once, and another machine can resume the session from it."""
     table = []
     options = make_options(tmp_path, "one", [say("One."), say("Two.")], session_store=FrameworkStore(table))
     async with ClaudeSDKClient(options) as client:
@@ -93,7 +93,7 @@ async def test_a_frameworks_store_is_used_as_it_is(tmp_path):
 
 
 async def test_a_frameworks_store_continues_the_newest(tmp_path):
-    """By its own list."""
+    """`continue_conversation` finds the newest session in the store's own list."""
     table = []
     options = make_options(tmp_path, "one", [say("One.")], session_store=FrameworkStore(table))
     first = [message async for message in query(prompt="first", options=options)][-1]
@@ -105,7 +105,7 @@ async def test_a_frameworks_store_continues_the_newest(tmp_path):
 
 
 async def test_a_store_without_dedupe_gets_nothing_twice_after_a_failure(tmp_path):
-    """What it lacks is looked up first."""
+    """After a failure, toolwire looks up which entries the store lacks, and appends only those."""
     table = []
 
     class Flaky(FrameworkStore):
@@ -133,7 +133,7 @@ async def test_a_store_without_dedupe_gets_nothing_twice_after_a_failure(tmp_pat
 
 
 def sort(entries):
-    """Entries in an order that does not depend on when they were stored."""
+    """Return entries in an order that does not depend on when they were stored."""
     return sorted(json.dumps(each, sort_keys=True) for each in entries)
 
 

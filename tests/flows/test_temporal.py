@@ -1,4 +1,4 @@
-"""`run()` in a Temporal activity, as the page on batches shows it, with Temporal's own stand-in for a server."""
+"""`run()` in a Temporal activity, as the page on batches shows it, in Temporal's own test environment."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 
 def load(cli):
-    """The code of the page, with a scripted CLI and quick heartbeats."""
+    """Return the activity of the page, with a scripted CLI and quick heartbeats."""
     (code,) = [
         each
         for each in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -29,7 +29,7 @@ def load(cli):
 
 
 async def test_the_activity_beats_while_it_runs():
-    """Apart from messages: the model is silent meanwhile."""
+    """Heartbeats do not depend on messages: they are sent while the model is silent, too."""
     beats = []
     environment = ActivityEnvironment()
     environment.on_heartbeat = lambda *details: beats.append(details)
@@ -41,7 +41,7 @@ async def test_the_activity_beats_while_it_runs():
 
 
 async def test_a_cancelled_activity_ends_its_run():
-    """No CLI is left behind, and no heartbeat either."""
+    """Cancelling the activity ends it while the model is still silent."""
     started = asyncio.Event()
     environment = ActivityEnvironment()
     environment.on_heartbeat = lambda *details: started.set()

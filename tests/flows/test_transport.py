@@ -34,7 +34,7 @@ LIMIT = 15
 
 
 class Memory(Transport):
-    """A CLI in memory: answers `initialize`, other control requests and prompts, and keeps a diary."""
+    """A CLI in memory: responds to control requests and prompts, and records calls of its methods in `diary`."""
 
     def __init__(self, *, on_prompt=None):
         self.diary = []
@@ -198,7 +198,7 @@ class TestPlain:
         assert transport.diary == ["connect", "end_input", "close"]
 
     async def test_a_callback_is_answered(self):
-        """Questions of the CLI go through the user's transport too."""
+        """Requests of the CLI go through the user's transport too."""
 
         async def allow(*_):
             return PermissionResultAllow()
@@ -218,7 +218,7 @@ class TestPlain:
         assert json.loads(messages[0].text) == {"behavior": "allow", "updatedInput": {"a": 1}}
 
     async def test_writes_never_overlap(self):
-        """One write at a time, in the order of the calls, whoever calls."""
+        """write() is never called while another write() runs, whoever calls."""
 
         class Slow(Memory):
             writing = False
@@ -292,7 +292,7 @@ class TestItsExceptions:
         assert not client.connected
 
     async def test_connect_that_hangs_can_be_cancelled(self):
-        """A time-out around connect() works, and the transport is closed."""
+        """A timeout around connect() works, and the transport is closed."""
 
         class Hanging(Memory):
             async def connect(self):
@@ -317,7 +317,7 @@ class TestItsExceptions:
         assert transport.diary == ["connect", "close"]
 
     async def test_a_later_write_raises_to_the_reader(self):
-        """What could not be sent is the error of the conversation, not a wait for ever."""
+        """When a prompt cannot be written, query() raises the transport's exception instead of waiting for ever."""
 
         class Bad(Memory):
             async def write(self, data):
@@ -345,7 +345,7 @@ class TestItsExceptions:
                     await client.query("hello")
 
     async def test_reading_raises(self):
-        """Messages that came before arrive; then the exception, in readers and open requests."""
+        """Messages from before the failure arrive; then the reader gets the transport's exception."""
         transport = Memory(on_prompt=lambda _: [assistant("so far"), LookupError("lost")])
         seen = []
         with anyio.fail_after(LIMIT), pytest.raises(LookupError, match="lost"):
@@ -355,7 +355,7 @@ class TestItsExceptions:
         assert transport.diary == ["connect", "end_input", "close"]
 
     async def test_reading_raises_before_initialize_is_answered(self):
-        """A transport that breaks at once fails the connect with its exception, not with a time-out."""
+        """A transport that breaks at once fails the connect with its exception, not with a timeout."""
 
         class Bad(Memory):
             def answers(self, frame):
@@ -374,7 +374,7 @@ class TestItsExceptions:
 
     @pytest.mark.parametrize("anyio_backend", ["asyncio"])
     async def test_reading_is_cancelled_by_something_of_its_own(self, anyio_backend):
-        """A transport whose inner task was cancelled ends the conversation: nobody waits for ever."""
+        """A cancellation inside the transport ends the conversation: nobody waits for ever."""
         transport = Memory(on_prompt=lambda _: [assistant("so far"), asyncio.CancelledError()])
         with anyio.fail_after(LIMIT):
             client = ClaudeSDKClient(transport=transport)
@@ -427,7 +427,7 @@ class TestItsExceptions:
         assert problem is not None
 
     async def test_reading_ends_before_the_answer(self, caplog):
-        """As in the official SDK no error, since a replay may have no result; the log has it."""
+        """As in the official SDK this is no error, since a replay may have no result; a warning is logged."""
         transport = Memory(on_prompt=lambda _: transport.finish() or [assistant("so far")])
         with caplog.at_level(logging.WARNING, "toolwire"):
             assert [message.text for message in await read_all(transport)] == ["so far"]
@@ -452,7 +452,7 @@ class TestItsExceptions:
         assert transport.diary == ["connect", "end_input", "close"]
 
     async def test_a_handler_that_never_ends_does_not_hold_up_a_transport_that_has(self):
-        """It gets a few turns of the event loop, and is cancelled."""
+        """The handler gets a few turns of the event loop and is then cancelled."""
         ask = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}}
 
         async def never(*_):
@@ -468,7 +468,7 @@ class TestItsExceptions:
         assert transport.diary == ["connect", "close"]
 
     async def test_a_spawned_cli_ends_before_the_answer(self):
-        """The transport of `spawn_claude_code_process` has a CLI behind it: no prompt is left in silence."""
+        """The transport of `spawn_claude_code_process` has a CLI behind it: a missing answer is an error."""
         transport = Memory(on_prompt=lambda _: transport.finish() or [])
         with pytest.raises(ProcessError, match="before it answered"):
             await read_all(None, spawn_claude_code_process=lambda command: transport)
@@ -485,7 +485,7 @@ class TestItsExceptions:
             await ClaudeSDKClient(transport=Short()).connect()
 
     async def test_initialize_is_never_answered(self):
-        """The time for it is the one in the options."""
+        """connect() waits for the response no longer than `initialize_timeout`."""
 
         class Mute(Memory):
             def answers(self, frame):
@@ -637,7 +637,7 @@ class TestCancelling:
         ]
         transport = Memory(on_prompt=lambda _: frames)
         await read_all(transport, mcp_servers={"calc": server})
-        gc.collect()  # what was never awaited says so now, and warnings are errors
+        gc.collect()  # a coroutine that was never awaited warns now, and warnings are errors
         assert "c" not in [f["response"]["request_id"] for f in transport.frames if "response" in f]
 
 
@@ -682,7 +682,7 @@ class TestConnecting:
         assert sorted(text[:9] for text in outcomes) == ["Already c", "connected"]
 
     async def test_a_refused_second_connect_does_not_harm_the_first(self):
-        """After "Already connected" the first connection works on."""
+        """After "Already connected" the first connection keeps working."""
         transport = Memory()
         with anyio.fail_after(LIMIT):
             async with ClaudeSDKClient(transport=transport) as client:
@@ -728,7 +728,7 @@ class TestOddFrames:
         assert messages[-1].result == "done"
 
     async def test_unknown_frames_are_kept_for_who_wants_them(self):
-        """A frame of a type that nobody knows is an UnknownMessage, shown with include_all_messages only."""
+        """A frame of an unknown type is an UnknownMessage, which only include_all_messages shows."""
         odd = {"type": "from the future", "x": 1}
         for wanted in (True, False):
             transport = Memory(on_prompt=lambda _: [odd, result(), idle()])
@@ -737,7 +737,7 @@ class TestOddFrames:
 
     @pytest.mark.parametrize("frame", [None, "text", 5, ["a"], b"{}"])
     async def test_what_is_no_frame_at_all(self, frame):
-        """A transport that yields something else than dicts gets an error, or is read on: never a wait."""
+        """If a transport yields something other than dicts, the run raises an error or goes on; it never hangs."""
         transport = Memory(on_prompt=lambda _: [frame, result(), idle()])
         messages, problem = [], None
         try:
@@ -792,7 +792,7 @@ def test_a_query_left_unfinished_at_the_end_of_the_event_loop(backend, caplog):
 
 class TestSpawning:
     async def test_the_command_is_handed_over_in_place_of_being_started(self, tmp_path):
-        """The caller's function gets argv, environment and folder, and gives the transport."""
+        """The caller's function gets argv, environment and folder, and returns the transport."""
         commands, transport = [], Memory()
 
         def spawn(command):
@@ -816,6 +816,6 @@ class TestSpawning:
         assert transport.diary == ["connect", "end_input", "close"]
 
     async def test_what_is_no_transport_is_refused(self):
-        """A function that returns something else is named."""
+        """The error names the type of what the function returned."""
         with pytest.raises(TypeError, match="must return a Transport, got int"):
             await run("x", options=ClaudeAgentOptions(spawn_claude_code_process=lambda command: 5))

@@ -1,4 +1,4 @@
-"""Started ahead of time: `startup()` and `WarmPool`, with a stand-in CLI that can be made to misbehave."""
+"""Clients started ahead of time: `startup()` and `WarmPool`, with a stand-in CLI that can be made to misbehave."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ class Pool(WarmPool):
 
 
 def living():
-    """The pids of the programs that this process has started and that still run."""
+    """Return the pids of the programs that this process has started and that still run."""
     found = set()
     for path in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError):  # a thread that has just ended
@@ -95,7 +95,7 @@ class TestStartup:
         assert living() == set()
 
     async def test_cancelled_while_it_starts(self, play):
-        """A time-out around startup() leaves nothing running."""
+        """A timeout around startup() leaves nothing running."""
         with anyio.fail_after(LIMIT):
             with anyio.move_on_after(0.2) as scope:
                 await startup(play("never initializes"))
@@ -123,7 +123,7 @@ class TestPool:
             assert living() == set()
 
     async def test_run_gives_a_reply(self, play):
-        """One call on a warm CLI."""
+        """`pool.run()` sends one prompt to a warm CLI and returns the reply."""
         with anyio.fail_after(LIMIT):
             async with Pool(play("echo")) as pool:
                 seen = []
@@ -159,7 +159,7 @@ class TestPool:
         assert [type(message) for message in warm.messages] == [type(message) for message in plain.messages]
 
     async def test_run_raises_a_failed_result_with_the_reply(self, play):
-        """As `run()` does."""
+        """As `run()` does, `pool.run()` raises ResultError with the reply."""
         with anyio.fail_after(LIMIT):
             async with Pool(play("fails")) as pool:
                 with pytest.raises(ResultError, match="529") as caught:
@@ -175,7 +175,7 @@ class TestPool:
                         await pool.run("go")
 
     async def test_a_cli_that_dies_while_it_waits_is_replaced(self, play):
-        """Nobody is handed a dead one."""
+        """No client gets a dead CLI."""
         with anyio.fail_after(LIMIT):
             async with Pool(play("echo"), size=2) as pool:
                 await pool.wait_ready()
@@ -231,7 +231,7 @@ class TestPool:
             assert living() == set()
 
     async def test_many_runs_at_once(self, play):
-        """No answer is crossed, no CLI is left."""
+        """Each run gets its own answer, and no CLI is left."""
         replies = {}
 
         async def one(number):
@@ -256,7 +256,7 @@ class TestPool:
         assert "could not be started ahead of time" in caplog.text
 
     async def test_a_cli_that_exits_at_once(self, play):
-        """The same for one that starts and fails."""
+        """The run raises the error of a CLI that starts and exits at once."""
         with anyio.fail_after(LIMIT):
             async with Pool(play("exits at once")) as pool:
                 with pytest.raises(ProcessError, match="flux capacitor"):
@@ -269,7 +269,7 @@ class TestPool:
             Pool(size=size)
 
     def test_a_pool_can_be_made_outside_an_event_loop(self, play):
-        """As a global of a service, opened later."""
+        """A pool can be a global of a service that is opened later, once per event loop."""
 
         async def main():
             with anyio.fail_after(LIMIT):
@@ -324,7 +324,7 @@ class TestClosing:
         assert living() == set()
 
     async def test_a_conversation_under_way_survives_the_end_of_the_pool(self, play):
-        """Only those that wait are ended."""
+        """Closing the pool ends only the CLIs that wait."""
         with anyio.fail_after(LIMIT):
             pool = Pool(play("echo"))
             await pool.__aenter__()
@@ -335,7 +335,7 @@ class TestClosing:
             assert living() == set()
 
     async def test_deaf_clis_are_ended_side_by_side(self, play):
-        """Three CLIs that heed nothing take no longer to end than one."""
+        """Closing three CLIs that ignore SIGTERM takes no longer than closing one."""
         with anyio.fail_after(40):
             pool = Pool(play("deaf"), size=3)
             await pool.__aenter__()
@@ -347,7 +347,7 @@ class TestClosing:
 
 class TestCancelling:
     async def test_a_cancelled_conversation(self, play):
-        """A time-out around run() ends that CLI alone; the pool goes on."""
+        """A timeout around run() ends that CLI alone; the pool goes on."""
         with anyio.fail_after(LIMIT):
             async with Pool(play("never ends")) as pool:
                 await pool.wait_ready()
@@ -404,6 +404,6 @@ class TestOutputTypes:
                 assert pool.ready == 1
 
     async def test_a_pool_that_is_closed_runs_nothing(self):
-        """With any output type."""
+        """A closed pool refuses `run()` with an output type too."""
         with pytest.raises(CLIConnectionError, match="not open"):
             await Pool().run("hello", output_type=int)

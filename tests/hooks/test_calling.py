@@ -1,4 +1,4 @@
-"""Calling a hook: in time, in a thread, and with a defined end when it goes wrong."""
+"""Calling a hook: its timeout, its thread, and a defined outcome when it goes wrong."""
 
 import asyncio
 import contextvars
@@ -21,7 +21,7 @@ WHO = contextvars.ContextVar("WHO")
 
 
 def calling(callback, event="PreToolUse", **settings):
-    """A function that calls the one hook there is."""
+    """Return a function that calls the only hook."""
     answer = make_handler(register({event: [HookMatcher(hooks=[callback], **settings)]})[1])
 
     async def call():
@@ -62,18 +62,18 @@ async def test_what_counts_as_async():
 
     assert all(map(is_async, [hook, functools.partial(hook, 1), Hook()]))
     assert not is_async(lambda *_: hook())
-    assert await calling(lambda *_: hook())() == {}  # but what it gives is awaited
+    assert await calling(lambda *_: hook())() == {}  # but its result is awaited
 
 
 async def test_an_unknown_id_is_an_error():
-    """The CLI is told that there is no such hook."""
+    """A callback id that was never registered raises an error that names it."""
     with pytest.raises(LookupError, match="hook_7"):
         await make_handler({})({"callback_id": "hook_7"})
 
 
 @pytest.mark.parametrize("on_failure", [None, "continue", "block"])
 async def test_an_exception_is_logged_and_told(caplog, on_failure):
-    """The log names event, matcher and function and has the trace; the CLI gets an error, and does the rest."""
+    """The log names event, matcher and function and has the trace; the CLI gets an error and applies on_failure."""
 
     async def guard(*_):
         raise ValueError("boom")
@@ -90,14 +90,14 @@ async def test_an_exception_is_logged_and_told(caplog, on_failure):
 
 @pytest.mark.parametrize("returned", [None, "yes", 3, ["a"]])
 async def test_nonsense_is_an_error(returned):
-    """In the official form only a dict is an answer."""
+    """A hook in the official form must return a dict."""
     with pytest.raises(RuntimeError, match="must return a dict"):
         await calling(lambda *_: returned)()
 
 
 @pytest.mark.parametrize("on_failure", ["continue", "block"])
 async def test_a_hung_hook_is_cut(caplog, on_failure):
-    """Where on_failure says what is to happen, our time-out comes before the CLI's and cancels the callback."""
+    """With on_failure set, our timeout comes before the CLI's and cancels the callback."""
     cut = []
 
     async def hook(*_):
@@ -113,7 +113,7 @@ async def test_a_hung_hook_is_cut(caplog, on_failure):
 
 
 async def test_a_hung_thread_is_left_behind():
-    """What a sync function gives after its time is thrown away."""
+    """What a sync function returns after its timeout is thrown away."""
     release, done = threading.Event(), threading.Event()
 
     def hook(*_):
@@ -129,7 +129,7 @@ async def test_a_hung_thread_is_left_behind():
 
 @pytest.mark.parametrize("timeout", [0.2, None])
 async def test_without_on_failure_the_cli_decides(caplog, timeout):
-    """The CLI withdraws the question, which cancels the callback; that is logged only if its time was up."""
+    """The CLI cancels the request, which cancels the callback; the log warns only if its timeout had passed."""
     caplog.set_level(logging.DEBUG, "toolwire.hooks")
     ended = anyio.Event()
 
@@ -149,7 +149,7 @@ async def test_without_on_failure_the_cli_decides(caplog, timeout):
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio lets nobody raise one
 async def test_a_cancellation_inside_a_hook_is_a_failure(caplog):
-    """A hook that lets a CancelledError of its own out has failed, like any other."""
+    """A hook that raises a CancelledError of its own has failed, like any other that raises."""
 
     async def hook(*_):
         raise asyncio.CancelledError
@@ -181,7 +181,7 @@ ODD = [
 
 @pytest.mark.parametrize(("output", "words"), ODD)
 async def test_odd_outputs_are_warned_about_once(caplog, output, words):
-    """With the nearest name; the output goes out all the same."""
+    """The warning names the nearest valid key or value; the output is sent all the same."""
     call = calling(lambda *_: output)
     for _ in range(2):
         answer = await call()
@@ -201,14 +201,14 @@ async def test_a_missing_event_name_is_put_in():
     ("number", "on_failure"), [(1, "block"), (1, "continue"), (2, "block"), (3, "block"), (7, "block")]
 )
 async def test_where_on_failure_counts_oddities(number, on_failure):
-    """A guard must not be undone by a misspelt key, nor an action stopped by a wrong event name."""
+    """With on_failure set these outputs are failures, so that on_failure decides whether the action goes on."""
     output, words = ODD[number]
     with pytest.raises(RuntimeError, match=words):
         await calling(lambda *_: output, on_failure=on_failure)()
 
 
 async def test_events_that_read_no_specific_output(caplog):
-    """One is warned about; an event of tomorrow is not looked into."""
+    """For a known event such an output is warned about; for an unknown event it is not checked."""
     output = {"hookSpecificOutput": {"hookEventName": "SessionEnd", "a": 1}}
     assert await calling(lambda *_: output, event="SessionEnd")() == output
     assert "reads no 'hookSpecificOutput' after SessionEnd" in lines(caplog)[0]
@@ -217,7 +217,7 @@ async def test_events_that_read_no_specific_output(caplog):
 
 
 async def test_a_misspelt_event_is_named(caplog):
-    """The CLI takes any name for an event; a name of tomorrow is left alone."""
+    """The CLI accepts any event name; one that resembles no known name is left alone."""
     calling(lambda *_: {}, event="PreToolUes")
     assert "will never be called: did you mean PreToolUse?" in lines(caplog)[0]
     calling(lambda *_: {}, event="SomeEventOfTomorrow")
@@ -238,7 +238,7 @@ async def test_good_outputs_are_not_warned_about(caplog):
 
 
 async def test_outcomes_become_dicts():
-    """An outcome works in both forms; one that the event does not know is a failure with a name."""
+    """An outcome becomes a dict in either form; one that the event does not have is a failure that says so."""
     told = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": "no"}
     assert await calling(lambda *_: deny("no"))() == {"hookSpecificOutput": told}
     with pytest.raises(RuntimeError, match=r"a Stop hook cannot return deny\(\); hooks that can: PreToolUse"):
@@ -246,7 +246,7 @@ async def test_outcomes_become_dicts():
 
 
 async def test_decorated_hooks_may_return_nothing():
-    """None is no opinion, sync or async."""
+    """None means no opinion, sync or async."""
     hooks = Hooks()
 
     @hooks.stop()
@@ -303,7 +303,7 @@ DENIALS = [
 @pytest.mark.parametrize("on_failure", [None, "continue", "block"])
 @pytest.mark.parametrize("case", DENIALS)
 async def test_a_denial_is_never_lost(caplog, case, on_failure):
-    """A clear denial goes out without what the CLI would have dropped it for, and the log has hook and field."""
+    """A clear denial is sent without the value that would make the CLI drop it; the log names hook and field."""
     event, returned, wire, words = case
     assert await calling(lambda *_: returned, event=event, on_failure=on_failure)() == wire
     [line] = lines(caplog)
@@ -321,14 +321,14 @@ async def test_a_denial_is_never_lost(caplog, case, on_failure):
     ],
 )
 async def test_a_denial_without_a_reason_is_not_lost(caplog, event, make, wire):
-    """The function raises in the hook, which is logged with the trace, and the action is denied all the same."""
+    """The function raises in the hook, which is logged with the traceback; the action is denied all the same."""
     assert await calling(lambda *_: make(), event=event)() == wire
     assert "needs a reason" in lines(caplog)[0]
     assert "Traceback" in caplog.text
 
 
 async def test_a_question_without_a_reason_is_a_failure():
-    """It denies nothing, so that on_failure decides."""
+    """`ask()` denies nothing, so it is an ordinary failure and on_failure decides."""
     with pytest.raises(RuntimeError, match="needs a reason"):
         await calling(lambda *_: ask(""))()
 
@@ -373,7 +373,7 @@ async def test_values_of_another_type_are_failures(caplog, event, returned, word
     [{"behavior": "denied"}, {"behaviour": "deny"}, {}, {"behavior": None}, {"behavior": ["deny"]}],
 )
 async def test_permission_decisions_are_looked_into(caplog, decision):
-    """A decision that is none stops the action if the hook is a guard, and is warned about if not."""
+    """An invalid decision stops the action with on_failure="block", and is warned about otherwise."""
     output = specific("PermissionRequest", decision=decision)
     with pytest.raises(RuntimeError, match="behavior"):
         await calling(lambda *_: output, event="PermissionRequest", on_failure="block")()
@@ -383,7 +383,7 @@ async def test_permission_decisions_are_looked_into(caplog, decision):
 
 
 async def test_a_missing_permission_decision_is_named():
-    """A misspelt one too."""
+    """A missing decision and a misspelt one are failures that say so."""
     for fields, words in (
         ({}, "'decision' in 'hookSpecificOutput' is missing"),
         ({"decison": {}}, "did you mean"),
@@ -403,7 +403,7 @@ async def test_nones_are_left_out(caplog, output):
 
 
 async def test_a_misplaced_decision_is_named(caplog):
-    """In the event's part `decision` is the key of another event."""
+    """Inside `hookSpecificOutput`, `decision` is the key of another event."""
     output = specific(decision="block", additionalContext=1)
     with pytest.raises(RuntimeError, match="'additionalContext' is a int"):
         await calling(lambda *_: output)()
@@ -411,14 +411,14 @@ async def test_a_misplaced_decision_is_named(caplog):
 
 
 async def test_what_a_failing_permission_hook_cannot_promise(caplog):
-    """The CLI asks `can_use_tool` beside it, and the log does not say otherwise."""
+    """The CLI also asks `can_use_tool`, so the log does not promise that the action is blocked."""
     with pytest.raises(RuntimeError):
         await calling(lambda *_: None, event="PermissionRequest", on_failure="block")()
     assert "unless can_use_tool responds first" in lines(caplog)[0]
 
 
 async def test_lists_of_the_right_things_pass(caplog):
-    """As a tuple too, which is the same to the CLI."""
+    """A tuple passes too: it is the same to the CLI."""
     for paths in (["a", "b"], ("a",), []):
         output = specific("SessionStart", watchPaths=paths)
         assert await calling(lambda *_, output=output: output, event="SessionStart")() == output

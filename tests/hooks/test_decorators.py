@@ -25,7 +25,7 @@ async def official(data, tool_use_id, context):
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_every_event_has_a_method(event):
-    """Named after it in snake case; it registers the function under the event, with its settings."""
+    """It has the event's name in snake case, and registers the function under the event, with its settings."""
     hooks = Hooks()
 
     def function(data):
@@ -42,7 +42,7 @@ def test_every_event_has_a_method(event):
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_every_method_is_typed(event):
-    """With the input of its event, and with its own output where the CLI reads one."""
+    """Its type has the input of its event, and the event's own output where the CLI reads one."""
     made = Hooks.__dict__[snake(event)]
     told, returned = made.__orig_class__.__args__
     assert told is getattr(events, f"{event}HookInput")
@@ -51,7 +51,7 @@ def test_every_method_is_typed(event):
 
 
 class Bound:
-    """Has a method that is a hook."""
+    """A class with a method that is a hook."""
 
     def method(self, event, tool_use_id):
         return {"systemMessage": tool_use_id}
@@ -71,7 +71,7 @@ CALLS = [
 @pytest.mark.anyio
 @pytest.mark.parametrize(("function", "count"), CALLS)
 async def test_functions_get_as_many_arguments_as_they_want(function, count):
-    """One, two or three; what has a default is left alone."""
+    """A hook gets one, two or three arguments; parameters with a default are left alone."""
     hooks, seen = Hooks(), []
 
     @functools.wraps(function)
@@ -101,7 +101,7 @@ async def test_methods_can_be_hooks():
 
 
 def giving(function):
-    """A wrapper that gives the function a database, and is itself called with the input alone."""
+    """Return a wrapper that passes a database to the function, and itself takes the input alone."""
 
     @functools.wraps(function)
     def wrapper(event):
@@ -111,7 +111,7 @@ def giving(function):
 
 
 def widening(function):
-    """A wrapper in the official form."""
+    """Return a wrapper in the official form."""
 
     @functools.wraps(function)
     def wrapper(event, tool_use_id, context):
@@ -121,7 +121,7 @@ def widening(function):
 
 
 def passing(function):
-    """A wrapper that passes on what it gets."""
+    """Return a wrapper that passes on all its arguments."""
 
     @functools.wraps(function)
     def wrapper(*args):
@@ -131,7 +131,7 @@ def passing(function):
 
 
 class Wrapped:
-    """Has a method that is wrapped."""
+    """A class with a method that is wrapped."""
 
     @passing
     def method(self, event):
@@ -161,7 +161,7 @@ WRAPPERS = [
 @pytest.mark.anyio
 @pytest.mark.parametrize("function", WRAPPERS)
 async def test_wrappers_get_what_they_want_themselves(function):
-    """What they wrap is looked at only where they pass on whatever they get."""
+    """The wrapped function's parameters count only where a wrapper passes on all its arguments."""
     hooks = Hooks()
     hooks.stop()(function)
     answer = await make_handler(register(hooks)[1])(
@@ -171,7 +171,7 @@ async def test_wrappers_get_what_they_want_themselves(function):
 
 
 def test_wrappers_without_a_signature_are_looked_through():
-    """As those written in C are."""
+    """The wrapped function's signature counts, as for wrappers written in C."""
 
     class Opaque:
         __wrapped__ = staticmethod(lambda: None)
@@ -189,7 +189,7 @@ def test_wrappers_without_a_signature_are_looked_through():
 
 @pytest.mark.parametrize("wrap", [lambda function: function, passing])
 def test_methods_in_a_class_body_are_refused(wrap):
-    """They would get the input for their self."""
+    """They would get the input as their self."""
     hooks = Hooks()
     with pytest.raises(TypeError, match="an unbound method"):
 
@@ -204,13 +204,13 @@ def test_methods_in_a_class_body_are_refused(wrap):
 
 @pytest.mark.parametrize("function", [lambda: None, lambda a, b, c, d: None, lambda event, *, needed: None])
 def test_functions_that_cannot_be_called_are_refused(function):
-    """Where they are decorated, not when the CLI asks."""
+    """They are refused when they are decorated, not when the CLI calls them."""
     with pytest.raises(TypeError, match="cannot be a hook"):
         Hooks().stop()(function)
 
 
 def test_functions_without_a_signature_get_everything():
-    """As in the official form."""
+    """They are accepted, as in the official form."""
     hooks = Hooks()
     hooks.stop()(min)
     assert len(hooks["Stop"]) == 1
@@ -225,7 +225,7 @@ def test_forgotten_parentheses_and_objects_are_named():
 
 
 def test_hooks_add_up():
-    """With other hooks and with a dict, on either side, in order; nothing is changed in place."""
+    """Hooks can be added to hooks and to a dict, on either side, in order; nothing is changed in place."""
     first, second = Hooks(), Hooks()
     first.stop()(official)
     second.stop("b")(official)
@@ -245,7 +245,7 @@ def test_hooks_add_up():
 
 
 def test_options_take_hooks():
-    """As they take a dict, with the same checks."""
+    """They are taken like a dict, with the same checks."""
     hooks = Hooks()
     hooks.on("Stop", on_failure="block")(official)
     assert ClaudeAgentOptions(hooks=hooks).hooks is hooks

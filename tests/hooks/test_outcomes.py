@@ -41,7 +41,7 @@ CASES = [
 
 @pytest.mark.parametrize(("outcome", "event", "fields"), CASES)
 def test_outcomes_that_are_specific(outcome, event, fields):
-    """Each in the spelling of its event."""
+    """Each becomes the fields of its event."""
     assert outcome.as_output(event) == specific(event, **fields)
 
 
@@ -71,7 +71,7 @@ def test_outcomes_for_any_event():
     ],
 )
 def test_outcomes_that_an_event_does_not_have(outcome, event, words):
-    """Are refused, with the events that have them."""
+    """They are refused, with the events that have them."""
     with pytest.raises(ValueError, match="hook") as caught:
         outcome.as_output(event)
     assert words in str(caught.value)
@@ -80,6 +80,6 @@ def test_outcomes_that_an_event_does_not_have(outcome, event, words):
 @pytest.mark.parametrize("make", [deny, block, ask, stop])
 @pytest.mark.parametrize("reason", [42, None, "", ["no"]])
 def test_decisions_need_a_reason(make, reason):
-    """A str that is not empty, or the call raises."""
+    """The reason must be a str that is not empty, or the call raises."""
     with pytest.raises(TypeError, match=rf"{make.__name__}\(\) needs a reason"):
         make(reason)

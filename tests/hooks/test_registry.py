@@ -1,4 +1,4 @@
-"""Hooks: what the CLI is told of them, and what goes back to it."""
+"""Hooks: how they are announced to the CLI, and how their outputs go back to it."""
 
 import re
 import typing
@@ -54,7 +54,7 @@ def test_no_hooks_are_null():
 
 
 def test_a_matcher_without_callbacks_is_still_told():
-    """As in the official SDK; a time-out of zero is a time-out."""
+    """It is announced as in the official SDK; a timeout of zero is sent too."""
     assert register({"Stop": [HookMatcher(timeout=0)]})[0] == {
         "Stop": [{"matcher": None, "hookCallbackIds": [], "timeout": 0}]
     }
@@ -64,7 +64,7 @@ def test_a_matcher_without_callbacks_is_still_told():
     ("on_failure", "blocks"), [(None, False), ("continue", False), ("block", True), ("odd", True)]
 )
 def test_whether_a_failure_blocks(on_failure, blocks):
-    """Anything but `continue` does, as the CLI sees it."""
+    """Any value but None and `continue` does, as for the CLI."""
     config, _ = register({"Stop": [HookMatcher(), HookMatcher(on_failure=on_failure)]})
     assert blocks_on_failure(config) is blocks
     assert blocks_on_failure(None) is False
@@ -88,7 +88,7 @@ def test_output_in_the_spelling_of_the_cli():
     [(None, r"builtins\.NoneType \(return \{\} for no opinion\)"), ("no", r"builtins\.str$")],
 )
 def test_an_output_that_is_no_dict_is_named(returned, name):
-    """A hook that returns something else is told what it returned."""
+    """The error names the type that the hook returned."""
     with pytest.raises(TypeError, match=f"a hook must return a dict, not {name}"):
         output_to_wire(returned)
 

@@ -1,4 +1,4 @@
-"""Names of `mcp` that it does not document: one test for each, which says what broke when `mcp` has changed."""
+"""Undocumented names of `mcp` that `compat` uses: a test for each says what broke when `mcp` has changed."""
 
 import ast
 import inspect
@@ -44,7 +44,7 @@ DOCUMENTED = {
 
 
 def imported(path):
-    """The modules and names that a file imports from `mcp`."""
+    """Yield the modules and names that a file imports from `mcp`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and re.match(r"mcp(_types)?\b", node.module or ""):
             yield from ((node.module, alias.name) for alias in node.names)
@@ -71,13 +71,13 @@ def test_only_compat_uses_what_is_not_documented():
 
 
 def test_every_name_has_a_test():
-    """A name that is added to `compat` gets a test here."""
+    """Each name in `compat.__all__` occurs in this file."""
     here = Path(__file__).read_text()
     assert [name for name in compat.__all__ if f"compat.{name}" not in here] == []
 
 
 def test_versions():
-    """Which versions of the protocol have a handshake decides about sessions, envelopes and the fast path."""
+    """Sessions, envelopes and the fast path depend on which protocol versions have a handshake."""
     assert {"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} <= set(compat.HANDSHAKE_PROTOCOL_VERSIONS)
     assert "2026-07-28" in compat.MODERN_PROTOCOL_VERSIONS
     assert not set(compat.HANDSHAKE_PROTOCOL_VERSIONS) & set(compat.MODERN_PROTOCOL_VERSIONS)
@@ -90,7 +90,7 @@ def test_cacheable_methods():
 
 @pytest.mark.parametrize("kind", [Server, MCPServer])
 async def test_the_connection_of_a_request(kind):
-    """`compat.connection_of` finds a `compat.ClientConnection`, with all that serving and the proxy use of it."""
+    """`compat.connection_of` returns a `compat.ClientConnection` with all that serving and the proxy use."""
     seen = []
 
     async def note(ctx, call_next):
@@ -113,7 +113,7 @@ async def test_the_connection_of_a_request(kind):
 
 
 def test_the_spans_of_requests():
-    """`mcp` makes them by a middleware, and `compat.drop_spans` removes that and nothing else."""
+    """`mcp` makes spans in a middleware; `compat.drop_spans` removes that one and no other."""
 
     async def own(ctx, call_next):
         return await call_next(ctx)
@@ -135,7 +135,7 @@ def test_the_server_info_that_is_kept():
 
 
 def test_the_standard_run():
-    """`compat.uses_standard_run` tells a server that runs in its own way, which direct dispatch must not bypass."""
+    """`compat.uses_standard_run` is false if a server overrides `run`, which direct dispatch must not bypass."""
 
     class Own(Server):
         async def run(self, *args, **more):
@@ -146,7 +146,7 @@ def test_the_standard_run():
 
 
 def test_direct_dispatch():
-    """`compat.ServerRunner`, `compat.JSONRPCDispatcher` and `compat.TransportContext` are used as before."""
+    """`compat.ServerRunner`, `compat.JSONRPCDispatcher` and `compat.TransportContext` have what we use."""
     dispatcher = compat.JSONRPCDispatcher(object(), object(), inline_methods=frozenset({"initialize"}))
     for name in ("run", "send_raw_request", "notify"):
         assert inspect.iscoroutinefunction(getattr(dispatcher, name)), name
@@ -158,7 +158,7 @@ def test_direct_dispatch():
 
 
 async def test_aclose_shielded():
-    """`compat.aclose_shielded` runs what was left on a connection's exit stack."""
+    """`compat.aclose_shielded` runs the callbacks of a connection's exit stack."""
     connection, ran = compat.ClientConnection.for_loop(object()), []
     connection.exit_stack.callback(ran.append, 1)
     await compat.aclose_shielded(connection)
@@ -166,7 +166,7 @@ async def test_aclose_shielded():
 
 
 def test_errors_of_handlers():
-    """`compat.handler_exception_to_error_data` gives an error response for errors, and None for failures."""
+    """`compat.handler_exception_to_error_data` converts an `MCPError`, and returns None for other exceptions."""
     error = compat.handler_exception_to_error_data(MCPError(-32001, "no"))
     assert (error.code, error.message) == (-32001, "no")
     assert compat.handler_exception_to_error_data(ZeroDivisionError()) is None
@@ -183,7 +183,7 @@ def test_messages():
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_messages_for_the_streams(monkeypatch, wrapped):
-    """`compat.make_message` checks nothing, and puts the message where `mcp` 1.x reads it: in `root`."""
+    """`compat.make_message` does not validate, and puts the message where `mcp` 1.x reads it: in `root`."""
     if wrapped:
         monkeypatch.setattr(compat, "_WRAPPED", RootModel[types.JSONRPCRequest])
     message = compat.make_message(types.JSONRPCRequest, id=1, method="x", params=None).message
@@ -198,13 +198,13 @@ def test_messages_for_the_streams(monkeypatch, wrapped):
 
 
 def test_large_events():
-    """`compat.event_limit` is an argument of mcp's client from 2.3 on, and of no earlier one."""
+    """`compat.event_limit` returns the argument with which mcp's client limits events, which exists from 2.3 on."""
     expected = {"max_sse_event_size": 7} if installed() >= (2, 3) else {}
     assert compat.event_limit(streamable_http.streamable_http_client, 7) == expected
 
 
 def test_the_schema_of_a_tool():
-    """`compat.set_schema_lookup` sets what `mcp` asks from 2.3 on, so that it need not list the tools."""
+    """`compat.set_schema_lookup` sets what `mcp` calls from 2.3 on, so that it need not list the tools."""
     server = Server("s")
     assert hasattr(server, "get_tool_input_schema") == (installed() >= (2, 3))
     compat.set_schema_lookup(server, {"add": {"type": "object"}}.get)
@@ -231,18 +231,18 @@ def test_the_schema_of_a_tool():
     ids=lambda each: each.__qualname__ if callable(each) else "",
 )
 def test_methods_that_are_overridden_or_called(method, parameters):
-    """They have at least the parameters that ours has, and that serving and the proxy give them."""
+    """They have at least the parameters that we pass or override."""
     assert set(parameters.split()) <= set(inspect.signature(method).parameters)
 
 
 def test_sessions_without_a_limit():
-    """The limit on sessions, which mcp has from 2.2 on, can be taken away: ours makes room instead."""
+    """mcp's session manager takes `max_sessions` from 2.2 on: we turn it off, since our own limit applies."""
     has = "max_sessions" in inspect.signature(StreamableHTTPSessionManager).parameters
     assert has == (installed() >= SERVING_HTTP)
 
 
 async def test_what_a_server_is_made_of():
-    """Handlers are found by method, with the type of their params; middleware is a list that can be added to."""
+    """Handlers are found by method, with the type of their params; `middleware` is a list."""
     server = Server("s")
     server.add_request_handler("x/y", types.RequestParams, print)
     entry = server.get_request_handler("x/y")
@@ -255,20 +255,20 @@ async def test_what_a_server_is_made_of():
 
 
 def test_the_stream_of_notifications():
-    """`compat.GET_STREAM_KEY` is the id of the stream that belongs to no request, in the event store."""
+    """`compat.GET_STREAM_KEY` is the id of the stream for notifications that belong to no request."""
     assert "GET_STREAM_KEY" in inspect.getsource(StreamableHTTPServerTransport)
     assert isinstance(compat.GET_STREAM_KEY, str)
 
 
 def test_request_ids():
-    """`compat.coerce_request_id` takes "7" and 7 for one id; `compat.as_request_id` takes nothing but ids."""
+    """`compat.coerce_request_id` takes "7" and 7 for one id; `compat.as_request_id` accepts nothing but ids."""
     assert compat.coerce_request_id("7") == compat.coerce_request_id(7) == 7
     assert compat.coerce_request_id("a7") == "a7"
     assert [compat.as_request_id(each) for each in (7, "7", True, None, [])] == [7, "7", None, None, None]
 
 
 def test_params_and_results():
-    """`compat.validate_client_request` and `compat.serialize_server_result` know each version."""
+    """`compat.validate_client_request` and `compat.serialize_server_result` follow the given version."""
     compat.validate_client_request("tools/call", "2025-11-25", {"name": "add", "arguments": {}})
     with pytest.raises(ValueError, match="name"):
         compat.validate_client_request("tools/call", "2025-11-25", {})
@@ -280,7 +280,7 @@ def test_params_and_results():
 
 
 def test_headers():
-    """A `compat.InboundLadderRejection` of `compat.classify_inbound_request` says that headers and body differ."""
+    """`compat.classify_inbound_request` returns a `compat.InboundLadderRejection` if headers and body differ."""
     meta = {
         types.PROTOCOL_VERSION_META_KEY: "2026-07-28",
         types.CLIENT_INFO_META_KEY: {"name": "t", "version": "1"},
@@ -296,7 +296,7 @@ def test_headers():
 
 
 def test_authenticated_users():
-    """`compat.authorization_context` identifies a `compat.AuthenticatedUser`."""
+    """`compat.authorization_context` contains the client id of a `compat.AuthenticatedUser`."""
     user = compat.AuthenticatedUser(AccessToken(token="", client_id="me", scopes=[]))
     assert "me" in compat.authorization_context(user).values()
 
@@ -309,7 +309,7 @@ def test_request_state():
 
 
 def test_the_handlers_of_the_proxy():
-    """`compat.HandlerEntry`, `compat.CallNext` and `compat.HandlerResult` are used by its middleware."""
+    """`compat.HandlerEntry`, `compat.CallNext` and `compat.HandlerResult` exist for the proxy's middleware."""
     entry = compat.HandlerEntry(types.RequestParams, print)
     assert (entry.params_type, entry.handler) == (types.RequestParams, print)
     assert compat.CallNext is not None
@@ -318,13 +318,13 @@ def test_the_handlers_of_the_proxy():
 
 @pytest.mark.parametrize("text", ["Not Found", "Server returned an error response"])
 def test_errors_of_the_client(text):
-    """`compat.CLIENT_HTTP_ERRORS` has the messages of mcp's HTTP client for a status without an error."""
+    """`compat.CLIENT_HTTP_ERRORS` has the texts that mcp's HTTP client uses for a status without an MCP error."""
     assert text in compat.CLIENT_HTTP_ERRORS
     assert f'message="{text}"' in inspect.getsource(streamable_http)
 
 
 def test_an_unknown_version_says_so(monkeypatch):
-    """Without one of the names, the error names the version that is installed and what to do."""
+    """If a name is missing, the error says which version is installed and what to do."""
     monkeypatch.setitem(sys.modules, "mcp.server.runner", SimpleNamespace())
     with pytest.raises(ImportError, match=r"does not know this version of mcp \(2\..*pip install 'mcp"):
         runpy.run_path(compat.__file__)

@@ -38,7 +38,7 @@ def calculator():
 
 
 async def test_tools_are_listed_and_called():
-    """A tool is listed with its schema, and its result is typed."""
+    """A tool is listed with its schema, and its result has text and an error flag."""
     with anyio.fail_after(LIMIT):
         async with connect(calculator()) as c:
             add, fail = await c.list_tools()
@@ -53,7 +53,7 @@ async def test_tools_are_listed_and_called():
 
 
 async def test_refusals_are_raised():
-    """Wrong arguments and unknown tools are JSON-RPC errors, raised with their code."""
+    """The errors for wrong arguments and unknown tools are raised with their JSON-RPC code."""
     with anyio.fail_after(LIMIT):
         async with connect(calculator()) as c:
             with pytest.raises(McpError, match="valid integer") as wrong:
@@ -64,7 +64,7 @@ async def test_refusals_are_raised():
 
 
 async def test_notifications_are_kept():
-    """Progress, logs and changed lists are on record in the order in which they came."""
+    """Progress and log messages are recorded in the order in which they came."""
     server = ToolServer("busy")
 
     @server.tool
@@ -82,7 +82,7 @@ async def test_notifications_are_kept():
 
 
 async def test_a_server_can_ask():
-    """What a tool asks of the user is answered by the callback given."""
+    """An elicitation is answered by the given callback, and declined if there is none."""
     server = ToolServer("asking")
 
     @server.tool
@@ -106,7 +106,7 @@ async def test_a_server_can_ask():
 
 
 async def test_a_cancelled_call_is_cancelled_in_the_server():
-    """Leaving a call ends the tool that runs for it."""
+    """If the caller is cancelled, so is the tool."""
     server = ToolServer("slow")
     started, stopped = anyio.Event(), anyio.Event()
 
@@ -128,7 +128,7 @@ async def test_a_cancelled_call_is_cancelled_in_the_server():
 
 
 async def test_servers_of_other_libraries():
-    """An MCP server of the `mcp` package has its tools, resources and prompts reached the same way."""
+    """Tools, resources and prompts of an `MCPServer` are used in the same way."""
     server = MCPServer("library")
 
     @server.tool()
@@ -180,7 +180,7 @@ async def test_wrapped_and_official_forms():
 
 
 async def test_a_notification_just_before_the_end_still_arrives():
-    """A change that was made in the block is in `notifications` after it."""
+    """A change made just before the connection closes is in `notifications` afterwards."""
     server = ToolServer("s")
     async with connect(server) as client:
         server.tool(lambda: "", name="new")

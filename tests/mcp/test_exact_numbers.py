@@ -1,4 +1,4 @@
-"""Numbers as they are: integers over 64 bits through every way to a tool and back, and infinity through none."""
+"""Integers over 64 bits stay exact on every way to a tool and back; infinity and NaN are refused on all of them."""
 
 import json
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ ENVELOPE = {
 
 
 class Exact:
-    """A server whose tools give back what they get, and what they got."""
+    """A server whose tools return their argument and record it."""
 
     def __init__(self):
         self.got = []
@@ -52,7 +52,7 @@ class Exact:
 
 
 class Silent(ClientChannel):
-    """The channel to a client that is sent nothing."""
+    """A channel that fails if anything is sent to the client."""
 
     def notify(self, message):
         raise AssertionError(message)
@@ -62,7 +62,7 @@ class Silent(ClientChannel):
 
 
 def refused(answer):
-    """Why a call was not made: over a wire, what is wrong with arguments is told to the model."""
+    """Return the error of a refused call. Over stdio and HTTP, wrong arguments are an error result."""
     if "error" in answer:
         return answer["error"]["message"]
     assert answer["result"]["isError"]
@@ -70,7 +70,7 @@ def refused(answer):
 
 
 def call(name, spelled, number=1):
-    """The text of a call with an argument as it is spelled in JSON."""
+    """Return the JSON text of a call, with an argument as it is spelled in JSON."""
     return (
         f'{{"jsonrpc": "2.0", "id": {number}, "method": "tools/call", '
         f'"params": {{"name": "{name}", "arguments": {{"n": {spelled}}}}}}}'
@@ -78,7 +78,7 @@ def call(name, spelled, number=1):
 
 
 def check(result, number):
-    """The result has the number in its text, and in its structured content if it has that."""
+    """Check that the result has the number in its text, and in its structured content if there is any."""
     assert json.loads(result["content"][0]["text"]) == {"n": number}
     structured = result.get("structuredContent", {"n": number})
     assert (type(structured["n"]), structured["n"]) == (int, number)
@@ -86,7 +86,7 @@ def check(result, number):
 
 @pytest.mark.parametrize("name", ["typed", "raw", "anything"])
 async def test_in_this_process(name):
-    """A client in the same process, and text off a wire."""
+    """With a client in the same process, and with JSON bytes."""
     exact = Exact()
     with anyio.fail_after(LIMIT):
         async with connect(exact.server) as client:
@@ -102,7 +102,7 @@ async def test_in_this_process(name):
 
 
 async def test_what_is_structured_by_its_tool():
-    """A tool of the official form that says its structured content itself, nested."""
+    """Nested structured content that a tool of the official form returns stays exact."""
 
     @tool("balance", "Tell a balance.", {"n": int})
     async def balance(given):
@@ -119,7 +119,7 @@ async def test_what_is_structured_by_its_tool():
 
 @pytest.mark.parametrize("name", ["typed", "raw", "anything"])
 async def test_over_stdio(name):
-    """Lines of JSON, both ways; the schema's limits are listed as they are."""
+    """Arguments, results and ids stay exact, and so do the limits in a listed schema."""
     exact = Exact()
     async with serving_wire(as_mcp_server(exact.server)) as peer:
         await peer.shake_hands()
@@ -136,7 +136,7 @@ async def test_over_stdio(name):
 
 @asynccontextmanager
 async def served(exact):
-    """The address of the server over HTTP."""
+    """Serve over HTTP and give the address."""
     with anyio.fail_after(LIMIT), bound_socket("127.0.0.1", 0) as listening:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve_over, host_for(exact.server), listening, guard_for("127.0.0.1", None))
@@ -145,7 +145,7 @@ async def served(exact):
 
 
 def posted(name, spelled, accept):
-    """A call of MCP 2026-07-28, with an argument as it is spelled in JSON."""
+    """Return headers and body of a call of MCP 2026-07-28, with an argument as it is spelled in JSON."""
     headers = {
         "content-type": "application/json",
         "accept": accept,
@@ -158,7 +158,7 @@ def posted(name, spelled, accept):
 
 
 def message(reply):
-    """The one message of a reply, in a stream or not."""
+    """Return the last message of a response, which may be a stream or not."""
     lines = [each.removeprefix("data: ") for each in reply.text.splitlines() if each.startswith("data: {")]
     return json.loads(lines[-1] if lines else reply.text)
 
@@ -170,7 +170,7 @@ class TestOverHttp:
     @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "*/*"], ids=["quick", "mcp"])
     @pytest.mark.parametrize("name", ["typed", "raw", "anything"])
     async def test_by_plain_requests(self, name, accept):
-        """Answered at once, or by `mcp`."""
+        """On the fast path, and through `mcp`."""
         exact = Exact()
         async with served(exact) as url, httpx2.AsyncClient(timeout=LIMIT) as http:
             for number in NUMBERS:
@@ -180,7 +180,7 @@ class TestOverHttp:
 
     @pytest.mark.parametrize("mode", ["legacy", "auto"])
     async def test_to_the_client_of_mcp(self, mode):
-        """With a session and without."""
+        """The client of `mcp` gets exact numbers, with a session and without."""
         exact = Exact()
         async with served(exact) as url, Client(url, mode=mode) as client:
             tools = {each.name: each for each in (await client.list_tools()).tools}
@@ -193,7 +193,7 @@ class TestOverHttp:
 
     @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "*/*"], ids=["quick", "mcp"])
     async def test_infinity_is_refused(self, accept):
-        """With an error that names the argument."""
+        """The error names the argument."""
         exact = Exact()
         async with served(exact) as url, httpx2.AsyncClient(timeout=LIMIT) as http:
             for name in ("typed", "raw", "anything"):
@@ -205,7 +205,7 @@ class TestOverHttp:
 
 
 async def test_infinity_is_refused_in_this_process():
-    """The client cannot write it, and text that has it is no JSON."""
+    """The client refuses to send it, and text that contains it is refused as invalid JSON."""
     exact = Exact()
     with anyio.fail_after(LIMIT):
         async with connect(exact.server) as client:
@@ -226,7 +226,7 @@ async def test_infinity_is_refused_in_this_process():
 
 
 async def test_infinity_is_refused_over_stdio():
-    """And a notification that has it ends nothing."""
+    """Calls get an error; a notification that contains it is ignored, and the connection goes on."""
     exact = Exact()
     async with serving_wire(as_mcp_server(exact.server)) as peer:
         await peer.shake_hands()
@@ -241,7 +241,7 @@ async def test_infinity_is_refused_over_stdio():
 
 
 async def test_limits_hold_for_integers_of_any_size():
-    """Minimum, maximum, exclusive ones, multiples, choices and constants are compared exactly."""
+    """`maximum`, `minimum`, `multipleOf`, `enum`, `const` and other keywords compare large integers exactly."""
     server = ToolServer("limits")
     schemas = {
         "most": ({"maximum": UINT256}, UINT256, UINT256 + 1),

@@ -1,4 +1,4 @@
-"""A server on the web, as one of this process. The remote is a real one, over HTTP on loopback."""
+"""`proxy`: a remote server used like one of this process. The remote is a real server, over HTTP on loopback."""
 
 import socket
 from contextlib import asynccontextmanager, closing
@@ -41,7 +41,7 @@ pytestmark = [
 
 
 class Web(uvicorn.Server):
-    """Tells when it is up."""
+    """A uvicorn server that sets the event `up` when it has started."""
 
     async def startup(self, sockets=None):
         await super().startup(sockets)
@@ -50,7 +50,7 @@ class Web(uvicorn.Server):
 
 @asynccontextmanager
 async def served(app, port=0):
-    """The address of an ASGI app, on loopback."""
+    """Serve an ASGI app on loopback and give its address."""
     with closing(socket.socket()) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
@@ -66,14 +66,14 @@ async def served(app, port=0):
 
 
 def app_of(server):
-    """The ASGI app of a server of any library."""
+    """Return the ASGI app of a server of any library."""
     made = server.http_app() if hasattr(server, "http_app") else server.streamable_http_app()
     return made  # noqa: RET504 - one of two spellings
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_everything_of_a_remote_server_is_there(kind):
-    """Tools, resources, templates, prompts and completion pass through, whatever library made the server."""
+    """Tools, resources, templates, prompts and completion work through the proxy, for each kind of server."""
     reference = {"type": "ref/prompt", "name": "greet"}
     async with served(app_of(KINDS[kind](Scene()))) as url, connect(proxy(url)) as client:
         assert {tool.name for tool in await client.list_tools()} == {"add", "do"}
@@ -90,7 +90,7 @@ async def test_everything_of_a_remote_server_is_there(kind):
 
 
 async def test_the_remote_introduces_itself():
-    """Name, instructions and capabilities are the remote's, not more and not less."""
+    """The client gets the remote's own name, instructions and capabilities."""
 
     async def list_tools(ctx, params):
         return types.ListToolsResult(tools=[])
@@ -106,7 +106,7 @@ async def test_the_remote_introduces_itself():
 
 
 async def test_all_pages_of_a_list_come_through():
-    """298 tools over three pages."""
+    """All 298 tools on three pages are listed."""
 
     async def list_tools(ctx, params):
         start = int(params.cursor or 0)
@@ -120,7 +120,7 @@ async def test_all_pages_of_a_list_come_through():
 
 
 async def test_errors_keep_code_message_and_data():
-    """What the remote refuses is refused in its own words."""
+    """The client gets the remote's error unchanged."""
 
     async def call_tool(ctx, params):
         raise MCPError(-32077, "not today", {"why": ["rain"]})
@@ -139,7 +139,7 @@ async def test_errors_keep_code_message_and_data():
 
 
 async def test_null_arguments_and_meta_arrive():
-    """The arguments and the `_meta` of a call are the client's own."""
+    """The remote gets the arguments, including nulls, and the `_meta` of a call unchanged."""
     seen = []
 
     async def call_tool(ctx, params):
@@ -153,7 +153,7 @@ async def test_null_arguments_and_meta_arrive():
 
 
 async def test_progress_logs_and_changes_reach_the_client():
-    """What the remote tells goes on to the client, under the client's own token."""
+    """Notifications of the remote reach the client; progress carries the client's own token."""
     scene, channel = Scene(), RecordingChannel()
     async with served(app_of(low_level(scene))) as url, connected(proxy(url), channel, alone=False) as client:
         await client.answer(do(1, "log", name="look out"))
@@ -168,7 +168,7 @@ async def test_progress_logs_and_changes_reach_the_client():
 
 
 async def test_a_cancellation_reaches_the_remote():
-    """A call that its client gives up is given up there too."""
+    """If the client cancels a call, the tool at the remote is cancelled too."""
     scene = Scene()
     async with (
         served(app_of(low_level(scene))) as url,
@@ -198,7 +198,7 @@ async def test_a_cancellation_reaches_the_remote():
     ],
 )
 async def test_what_the_remote_asks_is_asked_of_the_client(what, capability, method, answer, expected):
-    """Elicitation, sampling and roots: the client's answer goes back to the remote."""
+    """Requests for elicitation, sampling and roots reach the client, and its response the remote."""
     channel = RecordingChannel({capability: {}}, {method: answer})
     async with (
         served(app_of(low_level(Scene()))) as url,
@@ -209,7 +209,7 @@ async def test_what_the_remote_asks_is_asked_of_the_client(what, capability, met
 
 
 async def test_the_client_offers_the_remote_what_it_can_be_asked_and_no_more():
-    """The remote sees the client's own capabilities and name."""
+    """The remote gets the client's own capabilities and name."""
     channel = RecordingChannel({"roots": {}})
     async with (
         served(app_of(low_level(Scene()))) as url,
@@ -228,7 +228,7 @@ async def test_clients_of_both_eras_are_served(mode):
 
 
 async def test_a_proxy_can_be_served_over_http_itself():
-    """Two clients of one proxy have a session each at the remote."""
+    """Several clients, with and without a session, can use the same proxy over HTTP."""
     async with served(app_of(low_level(Scene()))) as far, served(app_of(proxy(far))) as near:
         async with Client(near, mode="legacy") as one, Client(near, mode="legacy") as two:
             assert (await one.call_tool("add", {"a": 1, "b": 2})).content[0].text == "3"
@@ -238,7 +238,7 @@ async def test_a_proxy_can_be_served_over_http_itself():
 
 
 async def test_a_remote_without_the_handshake_is_spoken_to_in_the_newer_protocol():
-    """A server that refuses `initialize` and names what it speaks; its changes are listened for."""
+    """If the remote refuses `initialize` and names newer versions, those are used; list changes still arrive."""
     remote = MCPServer("far", log_level="CRITICAL")
 
     @remote.tool()
@@ -273,7 +273,7 @@ async def test_a_remote_without_the_handshake_is_spoken_to_in_the_newer_protocol
 
 
 async def test_headers_go_with_every_request():
-    """And are in no message of ours."""
+    """They are sent with each request, and do not show when the proxy's attributes are printed."""
     seen = []
     inner = app_of(low_level(Scene()))
 
@@ -292,7 +292,7 @@ async def test_headers_go_with_every_request():
 
 
 async def test_a_remote_that_was_started_anew_is_connected_to_anew():
-    """The session is gone there, and the client does not notice."""
+    """After a restart of the remote, the next call opens a new session and succeeds."""
     async with served(app_of(low_level(Scene()))) as url:
         port = int(url.split(":")[2].split("/")[0])
         stack = connect(proxy(url))
@@ -306,7 +306,7 @@ async def test_a_remote_that_was_started_anew_is_connected_to_anew():
 
 
 async def test_a_remote_that_forgot_the_session_is_asked_again():
-    """HTTP 404 for a session means that nothing was done: the call is made once more, in a new session."""
+    """HTTP 404 for a session means that the call did not run: it is sent once more, in a new session."""
     inner = app_of(low_level(Scene()))
     forgets = []
 
@@ -335,7 +335,7 @@ async def test_a_remote_that_forgot_the_session_is_asked_again():
     ],
 )
 async def test_an_address_that_refuses_is_named_with_its_reason(status, words):
-    """Each status in a sentence, with the URL and what to do."""
+    """For each HTTP status, the error has the URL, the reason and what to do."""
 
     async def answer(_request):
         return PlainTextResponse("<p>hello", status)
@@ -348,7 +348,7 @@ async def test_an_address_that_refuses_is_named_with_its_reason(status, words):
 
 
 async def test_a_dead_port_is_told_at_once():
-    """Nothing listens there."""
+    """The error says that there is no connection, and has the URL without its query."""
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
@@ -358,7 +358,7 @@ async def test_a_dead_port_is_told_at_once():
 
 
 async def test_a_server_that_never_answers_is_given_up():
-    """Within the time allowed, with the time in the message."""
+    """After the timeout, whose length is in the error."""
     with closing(socket.socket()) as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -370,7 +370,7 @@ async def test_a_server_that_never_answers_is_given_up():
 
 @pytest.mark.skipif(installed() < (2, 3), reason="httpx2 limits events to 1 MiB there")
 async def test_a_large_result_comes_through():
-    """More than fits into one of mcp's events by default."""
+    """The result is larger than mcp's default limit for an event."""
     remote = MCPServer("far", log_level="CRITICAL")
 
     @remote.tool(structured_output=False)
@@ -392,5 +392,5 @@ async def test_a_large_result_comes_through():
     ],
 )
 def test_the_name_of_a_server_comes_from_its_host(url, name):
-    """The telling part of it."""
+    """The most specific part of the host becomes the name; a local server's has its port."""
     assert name_of(url) == name

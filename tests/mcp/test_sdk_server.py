@@ -1,4 +1,4 @@
-"""What `create_sdk_mcp_server` puts into its config can be run as the official one's server of `mcp`."""
+"""The server in the config of `create_sdk_mcp_server` can be run like the official one, a server of `mcp`."""
 
 import subprocess
 import sys
@@ -24,12 +24,12 @@ async def confirm(_arguments):
 
 @pytest.fixture
 def server():
-    """The server of a config."""
+    """Return the server of a config."""
     return create_sdk_mcp_server("ours", tools=[confirm])["instance"]
 
 
 async def test_it_runs_over_streams(server):
-    """As programs test their tools."""
+    """It works with memory streams, as programs use it in their own tests."""
     with anyio.fail_after(20):
         async with create_client_server_memory_streams() as (near, far), anyio.create_task_group() as tasks:
             tasks.start_soon(server.run, *far, server.create_initialization_options())
@@ -43,7 +43,7 @@ async def test_it_runs_over_streams(server):
 
 @pytest.mark.asyncio_only
 async def test_it_runs_behind_a_manager_of_http_sessions(server):
-    """As programs pass their tools on to another process."""
+    """It works in mcp's HTTP session manager, as programs use it to serve their tools to another process."""
     manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "confirm"}}
     headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
@@ -57,7 +57,7 @@ async def test_it_runs_behind_a_manager_of_http_sessions(server):
 
 
 def test_it_has_what_a_server_of_mcp_has(server):
-    """But for what would not reach the CLI, which says so."""
+    """It has all attributes but those without effect in the CLI, whose error says so."""
     missing = {name for name in dir(Server("theirs")) if not name.startswith("__") and not has(server, name)}
     assert missing <= {"add_notification_handler", "add_request_handler", "_is_protocol"}
     with pytest.raises(AttributeError, match="would not reach the CLI"):
@@ -65,7 +65,7 @@ def test_it_has_what_a_server_of_mcp_has(server):
 
 
 def has(server, name):
-    """Whether it has an attribute, which may raise an error of its own."""
+    """Return whether it has an attribute, even one that raises an error of its own."""
     try:
         return hasattr(server, name)
     except RuntimeError:  # `session_manager` before there is one, as in `mcp`
@@ -74,7 +74,7 @@ def has(server, name):
 
 @pytest.mark.process
 def test_mcp_is_loaded_only_for_that():
-    """Not by making the server, nor by asking for something that no server has."""
+    """Making the server, or looking for an attribute that no server has, does not import `mcp`."""
     program = """
 import sys
 from toolwire import create_sdk_mcp_server

@@ -1,4 +1,4 @@
-"""Which versions of `mcp` are accepted, and what is said about the others."""
+"""Which versions of `mcp` are accepted, and the errors for others."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ PROJECT = Path(toolwire.__file__).parents[2] / "pyproject.toml"
 
 assert (
     start
-)  # loaded with the version that is installed: a test that loads it with another spoils it for the next
+)  # imported here with the installed version: if a test imported it with another, later tests would fail
 
 
 def dotted(version):
@@ -29,7 +29,7 @@ def dotted(version):
 
 
 def test_the_bounds_are_those_of_the_project():
-    """What is demanded at installation is what is accepted; the versions that were tested are among them."""
+    """The requirement in pyproject.toml is what the code accepts, and the bounds are versions that were tested."""
     demanded = tomllib.loads(PROJECT.read_text())["project"]["dependencies"]
     (mcp,) = [each for each in map(Requirement, demanded) if each.name == "mcp"]
     assert mcp.specifier == SpecifierSet(f">={dotted(versions.OLDEST)},<{versions.NEXT[0]}")
@@ -38,7 +38,7 @@ def test_the_bounds_are_those_of_the_project():
 
 
 def test_what_is_installed_can_be_used_for_everything():
-    """The tests themselves run with a version that serves; `make mcps` runs others."""
+    """The tests run with a version that can serve; `make mcps` runs others."""
     if versions.installed() < versions.SERVING:
         pytest.skip("mcp 1.x does not serve")
     versions.check_mcp("serving", versions.SERVING)
@@ -46,7 +46,7 @@ def test_what_is_installed_can_be_used_for_everything():
 
 @pytest.mark.parametrize("found", [(0, 0), (1, 22), (3, 0)])
 def test_a_version_that_is_not_known_is_refused_at_first_use(monkeypatch, found):
-    """The error says what was to be done, what it needs, and how to get that."""
+    """The error says what was attempted, which versions that needs, and how to install one."""
     monkeypatch.setattr(versions, "installed", lambda: found)
     with pytest.raises(
         NotSupportedError, match=r"of another library needs mcp>=1\.23,<3.*pip install 'mcp>=1"
@@ -63,7 +63,7 @@ def test_a_version_that_is_not_known_is_refused_at_first_use(monkeypatch, found)
     ],
 )
 def test_serving_says_which_version_it_needs(monkeypatch, found, refused):
-    """When a function is called, since its name can be imported with any version."""
+    """The error comes when a function is called, since its name can be imported with any version."""
     if found[0] == 2 and versions.installed()[0] < 2:
         pytest.skip("mcp 1.x cannot be taken for 2.x")
     monkeypatch.setattr(versions, "installed", lambda: found)
@@ -102,7 +102,7 @@ asyncio.run(main())
 @pytest.mark.process
 @pytest.mark.parametrize("version", ["1.20.0", "3.0.0"])
 def test_tools_of_ours_need_no_mcp_that_is_known(tmp_path, version):
-    """With a package of that name in which nothing is where it was, only serving is refused, in our words."""
+    """With an unknown package called `mcp`, tools work; only serving is refused, with our own error."""
     package, metadata = tmp_path / "mcp", tmp_path / f"mcp-{version}.dist-info"
     package.mkdir()
     metadata.mkdir()
@@ -119,7 +119,7 @@ def test_tools_of_ours_need_no_mcp_that_is_known(tmp_path, version):
 
 
 def test_a_server_of_the_official_form_cannot_be_run_as_one_of_an_older_mcp(monkeypatch):
-    """It then has not what such a server has, and says what is needed."""
+    """It then lacks the attributes of a server of `mcp`, and the error says which version they need."""
     monkeypatch.setattr(versions, "installed", lambda: (1, 30))
     server = toolwire.create_sdk_mcp_server("ours")["instance"]
     assert not hasattr(server, "run")

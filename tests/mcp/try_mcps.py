@@ -42,7 +42,7 @@ UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
 
 
 def main() -> int:
-    """Try them; 1 if the tests fail with one of them."""
+    """Run the tests with each version; return 1 if they fail with one of them."""
     parser = argparse.ArgumentParser(description="Run the tests that meet mcp with several versions of it.")
     parser.add_argument("versions", nargs="*", help=f"which ones; if none, {', '.join(VERSIONS)}")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mcps", help="for the environments")
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def installed(version: str, folder: Path) -> Path:
-    """A Python that has this version of `mcp`, and finds everything else where this one does."""
+    """Return a Python that has this version of `mcp`, and all other packages of this environment."""
     python, stamp = folder / "bin" / "python", folder / "installed"
     major = int(version.partition(".")[0])
     packages = [f"mcp=={version}", *NEEDS[major], *BESIDE.get(version, [])]
@@ -76,7 +76,7 @@ def installed(version: str, folder: Path) -> Path:
         ).stdout.strip()
         pip = [UV, "pip", "install", "--quiet", "--no-deps", "--python", str(python)]
         subprocess.run([*pip, *packages], timeout=INSTALLING, check=True)
-        # After its own packages, those of this environment, with the links in it.
+        # After its own packages, those of this environment, including those that its .pth files add.
         rest = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
         Path(own, "zz_rest.pth").write_text(rest)
         stamp.write_text(" ".join(packages))
@@ -84,7 +84,7 @@ def installed(version: str, folder: Path) -> Path:
 
 
 def tests_pass(python: Path, version: str) -> bool:
-    """Run the tests for a version."""
+    """Run the tests that fit a version, and return whether they pass."""
     number = tuple(map(int, version.split(".")[:2]))
     chosen = [*ALWAYS, *(WITH_2 if number >= (2, 0) else []), *(WITH_HTTP if number >= (2, 2) else [])]
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--fast", *chosen]

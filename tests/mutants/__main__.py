@@ -1,7 +1,7 @@
-"""`make mutants`: each deliberate bug in a copy of the sources, one at a time; the tests that it names must fail.
+"""`make mutants`: puts each deliberate bug into a copy of the sources, one at a time; the named tests must fail.
 
-First all of these tests run without a bug, and must pass. A test that only hangs has caught nothing: it must fail
-by a bound of its own. Exits with 1 if a bug survives or no longer applies.
+First all of these tests run without a bug, and must pass. A test that only hangs has not caught the bug: it must
+fail by a timeout of its own. Exits with 1 if a bug survives or no longer applies.
 
 `make mutants ARGS="lost-reply ..."` tries only these.
 """
@@ -48,7 +48,7 @@ class Run:
 
 
 def main() -> int:
-    """Run what is named, or all."""
+    """Try the named mutants, or all."""
     wanted = [each for each in MUTANTS if each.name in sys.argv[1:] or not sys.argv[1:]]
     if unknown := set(sys.argv[1:]) - {each.name for each in MUTANTS}:
         print(f"no such mutant: {', '.join(sorted(unknown))}")
@@ -85,12 +85,12 @@ def _run_all(wanted: list[Mutant], folder: Path) -> int:
 
 
 def _try(mutant: Mutant, source: Definitions, copy: Path, tests: Definitions) -> tuple[str, float, str]:
-    """What became of it, the seconds that it took, and what is to be shown of it if it was not caught."""
+    """Return the outcome of a mutant, its duration in seconds, and the text to show if it was not caught."""
     try:
         file, text = apply(mutant, source)
     except NoLongerAppliesError as error:
         return "stale", 0.0, str(error)
-    shutil.copytree(source.folder, copy)  # with what Python compiled of it
+    shutil.copytree(source.folder, copy)  # with its compiled files
     (copy / file.relative_to(source.folder)).write_text(text)
     run = _pytest(copy, _tests(mutant, tests), 2 * _SECONDS)
     shutil.rmtree(copy)
@@ -103,7 +103,7 @@ def _tests(mutant: Mutant, tests: Definitions) -> list[str]:
 
 
 def _pytest(source: Path, tests: list[str], seconds: float, workers: int = 0) -> Run:
-    """Run tests on a copy of the sources, in a process group of their own, of which nothing stays."""
+    """Run tests on a copy of the sources, in a process group of their own, which is killed at the end."""
     code = (
         "import sys, pytest; from importlib.util import find_spec;"
         "assert find_spec('toolwire').origin.startswith(sys.argv[1]); sys.exit(pytest.main(sys.argv[2:]))"
@@ -130,7 +130,7 @@ def _pytest(source: Path, tests: list[str], seconds: float, workers: int = 0) ->
 
 
 def _settings(source: Path) -> dict[str, str]:
-    kept = str(source.parent / "hypothesis")  # what it remembers of a bug is not for ordinary runs
+    kept = str(source.parent / "hypothesis")  # what it stores about a bug must not reach ordinary runs
     return {"PYTHONPATH": str(source), "PYTHONHASHSEED": "0", "HYPOTHESIS_STORAGE_DIRECTORY": kept}
 
 

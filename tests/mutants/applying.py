@@ -1,7 +1,7 @@
 """Puts one deliberate bug into a copy of the sources.
 
 A mutant names a class or function and a snippet of its text, never a file, so that it survives a move. It must
-apply in exactly one place; if it does not, somebody has to look at it, and that is an error.
+apply in exactly one place; if it does not, that is an error, and the bug must be rewritten.
 """
 
 import ast
@@ -26,7 +26,7 @@ class Mutant:
 
 
 class NoLongerAppliesError(Exception):
-    """A mutant, or a test that it names, is not where it was. The text says which and why."""
+    """Raised if a mutant, or a test that it names, is not where it was. The text says which and why."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Definitions:
         self._parsed: dict[Path, list[Definition]] = {}
 
     def one(self, symbol: str) -> Definition:
-        """The definition with that name. An error if there is none, or more than one."""
+        """Return the only definition with that name; an error if there is none, or more than one."""
         found = [each for each in self._named(symbol.rsplit(".", maxsplit=1)[-1]) if each.symbol == symbol]
         if len(found) != 1:
             places = ", ".join(f"{each.file.name}:{each.first}" for each in found) or "nowhere"
@@ -56,7 +56,7 @@ class Definitions:
         return found[0]
 
     def test(self, name: str) -> str:
-        """The pytest id of a test function, which may be in a class."""
+        """Return the pytest id of a test function, which may be in a class."""
         found = [each for each in self._named(name) if each.symbol.split(".")[-1] == name]
         if len(found) != 1:
             raise NoLongerAppliesError(f"the test {name} is defined {len(found)} times, and must be once")
@@ -72,7 +72,7 @@ class Definitions:
 
 
 def apply(mutant: Mutant, definitions: Definitions) -> tuple[Path, str]:
-    """The file that the mutant changes, and its new text."""
+    """Return the file that the mutant changes, and its new text."""
     place = definitions.one(mutant.symbol)
     lines = place.file.read_text().splitlines(keepends=True)
     inside = "".join(lines[place.first - 1 : place.last])

@@ -1,11 +1,11 @@
-"""The deliberate bugs. Each breaks a promise in one line, and names the fast tests that must notice."""
+"""The deliberate bugs. Each breaks one promise by a small change, and names the fast tests that must fail."""
 
 from typing import Final
 
 from mutants.applying import Mutant
 
 MUTANTS: Final = (
-    # Requests and replies.
+    # Requests and responses.
     Mutant(
         "lost-reply",
         "Session._respond",
@@ -46,7 +46,7 @@ MUTANTS: Final = (
         "DirectConnection._validate",
         "return tool.parameters.validate(arguments)",
         "return arguments",
-        ("test_violations_as_results",),
+        ("test_every_violation_is_named",),
     ),
     Mutant(
         "long-integers-not-counted",
@@ -62,7 +62,7 @@ MUTANTS: Final = (
         " and False",
         ("test_integers_that_are_alike_do_not_take_the_validator_for_minutes",),
     ),
-    # Cancellation and the end.
+    # Cancellation and closing.
     Mutant(
         "swallowed-cancel",
         "Session._on_cancelled",
@@ -119,7 +119,7 @@ MUTANTS: Final = (
         "pass",
         ("test_any_chunking_gives_the_same_frames", "test_byte_by_byte"),
     ),
-    # Permission and secrecy.
+    # Permissions and secrets.
     Mutant(
         "permission-check-skipped",
         "Policy.__call__",
@@ -193,21 +193,21 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reserve-skipped",
-        "SqlLedger._insert",
+        "Ledger._insert",
         "Booking(id, reserved, ",
         "Booking(id, 0, ",
         ("test_a_limit_counts_settled_reserved_and_unknown_money",),
     ),
     Mutant(
         "held-money-counted-twice",
-        "SqlLedger.begin",
+        "Ledger.begin",
         "self._drop_held(db, held)",
         "pass",
         ("test_an_order_takes_the_place_of_what_is_held",),
     ),
     Mutant(
         "dead-hold-is-unknown",
-        "SqlLedger.recover",
+        "Ledger.recover",
         "if each.why == HELD",
         "if False",
         ("test_what_the_dead_held_is_released",),
@@ -242,7 +242,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "overcharge-does-not-stop",
-        "SqlLedger._settle",
+        "Ledger._settle",
         "            if over and stop_if_over:",
         "            if False:",
         ("test_a_reply_over_what_was_reserved_stops_the_tool",),
@@ -270,7 +270,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "purchase-repeated",
-        "OrderSender._may_repeat",
+        "Api._may_repeat",
         "call.idempotent and ",
         "",
         ("test_a_fault_leaves_the_truth_and_one_order",),
@@ -325,7 +325,7 @@ MUTANTS: Final = (
         "self._cost",
         ("test_every_token_is_on_one_span",),
     ),
-    # History.
+    # Sessions.
     Mutant(
         "rewritten-file-unnoticed",
         "Progress.find_start",

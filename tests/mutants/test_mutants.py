@@ -1,4 +1,4 @@
-"""The mutants of `make mutants` still apply, and the way they are found says so when they do not."""
+"""The mutants of `make mutants` still apply, and one that does not is an error."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def tests():
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
 def test_a_mutant_applies_and_its_tests_are_there(mutant, source, tests):
-    """Each in one place; the result is Python, and other than before."""
+    """Each mutant applies in one place and gives other, valid Python; its tests exist."""
     file, text = apply(mutant, source)
     assert text != file.read_text()
     compile(text, file.name, "exec")
@@ -32,7 +32,7 @@ def test_a_mutant_applies_and_its_tests_are_there(mutant, source, tests):
 
 
 def test_there_are_twenty_at_least():
-    """Each with a name of its own."""
+    """Each has a name of its own."""
     assert len({each.name for each in MUTANTS}) == len(MUTANTS) >= 20
 
 
@@ -51,7 +51,7 @@ def mutant(symbol, find, put="2"):
 
 
 def test_a_mutant_changes_its_place_only(small):
-    """Wherever the file is: it is found again after a move."""
+    """A mutant is found by the name of its symbol, also when the file has moved."""
     for folder in (small, small / "deeper"):
         file, text = apply(mutant("Box.open", "1"), Definitions(folder if folder == small else small))
         assert text.startswith(
@@ -73,13 +73,13 @@ def test_a_mutant_changes_its_place_only(small):
     ],
 )
 def test_a_mutant_that_no_longer_applies_is_an_error(small, symbol, find, reason):
-    """It says what is missing."""
+    """The error says what is missing, or found more than once."""
     with pytest.raises(NoLongerAppliesError, match=reason):
         apply(mutant(symbol, find), Definitions(small))
 
 
 def test_a_test_is_found_by_its_name(small):
-    """In a class or not, and in one place only."""
+    """A test is found inside and outside of classes; an unknown one is an error."""
     (small / "test_a.py").write_text("class TestBox:\n    def test_open(self):\n        pass\n")
     tests = Definitions(small, "test_*.py")
     assert tests.test("test_open") == f"{small / 'test_a.py'}::TestBox::test_open"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.process
 
 INSTALL = "import toolwire; toolwire.install_as_official()\n"
 
-# `ask(prompt)` runs one query with a scripted CLI, `Spy` records what goes through it.
+# `ask(query, *steps)` runs one query with a scripted CLI and returns the names of the messages' classes.
 ASK = """
 import asyncio
 from toolwire.testing import ScriptedCLI, call, say
@@ -90,7 +90,7 @@ print("same")
 
 
 def test_query_is_a_module_and_a_function():
-    """However it is imported, and in any order."""
+    """This holds however it is imported, and in any order."""
     assert run("""
 import importlib, sys
 import claude_agent_sdk.query as first
@@ -107,7 +107,7 @@ print(claude_agent_sdk.types.__name__, claude_agent_sdk.client.__name__)
 
 
 def test_a_query_runs():
-    """The messages of a conversation, with the import unchanged."""
+    """`query()` of the unchanged import yields the messages of a conversation."""
     assert run(ASK + "print(ask()[1:])") == ["['AssistantMessage', 'ResultMessage']"]
 
 
@@ -137,7 +137,7 @@ print(len(ask(early)))
 
 
 def test_what_is_set_on_the_package_is_set_on_toolwire_until_it_is_set_back():
-    """`mock.patch` and plain assignments, of functions and classes."""
+    """This holds for `mock.patch` and plain assignments, of functions and classes."""
     assert run("""
 import claude_agent_sdk
 from unittest import mock

@@ -185,7 +185,7 @@ print(ask())
 
 
 def test_a_process_that_fails_is_a_process_error(run):
-    """Through a patched transport as without one."""
+    """This holds with a patched transport as without one."""
     assert run(
         """
 from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport as T

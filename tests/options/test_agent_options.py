@@ -1,4 +1,4 @@
-"""What `ClaudeAgentOptions` takes, and what it refuses, each with its own words."""
+"""What `ClaudeAgentOptions` accepts, and what it refuses, each with its own error."""
 
 import ast
 import dataclasses
@@ -22,20 +22,20 @@ UUID = "0b7fbc8e-2d2b-4a55-9d0a-0e6c2c8a5f11"
 
 
 class FakeServer:
-    """Has what toolwire's own servers have."""
+    """Has the method by which toolwire's own servers are recognised."""
 
     def connect(self, channel: Any) -> None: ...
 
 
 class FakeLowLevel:
-    """Has what a low-level MCP server has."""
+    """Has the methods by which a low-level MCP server is recognised."""
 
     def run(self) -> None: ...
     def create_initialization_options(self) -> None: ...
 
 
 class FakeHighLevel:
-    """Has what a high-level MCP server has."""
+    """Has the attribute by which a high-level MCP server is recognised."""
 
     _lowlevel_server = FakeLowLevel()
 
@@ -306,7 +306,7 @@ class Store:
 
 
 class Forgetful(claude_agent_sdk.SessionStore):
-    """Forgets one of them; the official class then does nothing, in silence."""
+    """Lacks one of them; the method of the official base class then does nothing, silently."""
 
     async def append(self, key: Any, entries: Any) -> None:
         """Add entries."""

@@ -41,7 +41,7 @@ class Files:
 
 
 def flags(files: Files | None = None, **given: Any) -> list[str]:
-    """The flags in the middle of the command line, without those that are always there."""
+    """Return the flags in the middle of the command line, without those that are always there."""
     argv = build_command(ClaudeAgentOptions(**given), "claude", (files or Files()).add, POSIX)
     assert argv[:4] == START
     assert argv[-2:] == END
@@ -254,7 +254,7 @@ def test_a_long_schema_is_in_the_initialize_request():
 
 
 def test_long_managed_settings_are_in_the_initialize_request():
-    """Then the CLI is told to wait for that request, once, also when plugins come the same way."""
+    """A flag makes the CLI wait for that request; it is given once, also when plugins are sent the same way."""
     managed = {"note": LONG}
     assert flags(managed_settings=managed) == ["--await-initialize", "--managed-settings-in-initialize"]
     assert (

@@ -101,7 +101,7 @@ def test_secrets_do_not_get_into_warnings():
 
 @dataclasses.dataclass
 class Own(ClaudeAgentOptions):
-    """A user's own options: another default, and a field that is none of ours."""
+    """A user's own options: another default, and a field that toolwire does not have."""
 
     permission_mode: str = "acceptEdits"  # type: ignore[assignment]
     retries: int = 3
@@ -117,7 +117,7 @@ def test_a_subclass_may_change_defaults_and_add_fields():
 
 
 def test_a_warning_names_the_line_that_made_the_options():
-    """Whether by a subclass, by `replace` or by a function of ours, it is the user's own line."""
+    """The warning names the user's line, whether a subclass, `replace` or a function of ours made the options."""
     for make in (
         lambda: Own(allowed_tools="Read"),  # type: ignore[arg-type]
         lambda: dataclasses.replace(ClaudeAgentOptions(), allowed_tools="Read"),

@@ -15,7 +15,7 @@ from toolwire.permissions.policies import FILE_TOOLS, inside
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """A folder with links out of it and within it, and something secret beside it."""
+    """Create a folder with links out of it and within it, and something secret beside it; return the folder."""
     root = tmp_path_factory.mktemp("world")
     folder = root / "project"
     (folder / "deep" / "deeper").mkdir(parents=True)
@@ -94,7 +94,7 @@ OUTSIDE = [
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_outside(world, path, monkeypatch):
-    """Up, away, through links, home folders, variables, blanks, URLs."""
+    """Paths that lead up, away, through links, to home folders; with variables, blanks, URLs."""
     monkeypatch.setenv("HOME", "/home/somebody")
     assert read(world, path) == "deny"
 
@@ -147,7 +147,7 @@ OF_A_PROCESS = [
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
 @pytest.mark.parametrize("path", OF_A_PROCESS)
 def test_the_files_of_a_process(world, path, monkeypatch):
-    """They are others to the CLI than to this process: refused, also where they lead inside, and inside `/`."""
+    """They are not the same to the CLI as to this process, so they are refused, even inside, and even with `/`."""
     monkeypatch.chdir(world)
     for link, target in (("magic", "/proc/self/cwd"), ("hop", "magic/."), ("descriptors", "/dev/fd")):
         if not (world / link).is_symlink():
@@ -163,7 +163,7 @@ def test_the_files_of_a_process(world, path, monkeypatch):
 
 
 def test_every_file_tool(world):
-    """Each has its argument; without one, searches start in the working directory and others are refused."""
+    """Each file tool has its path argument; without it, searches use the working directory, others are refused."""
     policy, away = inside(world, cwd=world, allow=True), inside(world, cwd=world.parent, allow=True)
     for name, fields in FILE_TOOLS.items():
         field = fields[0].rstrip("?")
@@ -229,7 +229,7 @@ def test_the_folder_of_a_hook_is_its_working_directory(world):
     ],
 )
 def test_glob_patterns(world, pattern, said):
-    """A pattern is a path too."""
+    """A pattern is checked like a path."""
     assert verdict(inside(world, cwd=world, allow=True), "Glob", pattern=pattern) == said
 
 

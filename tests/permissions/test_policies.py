@@ -36,7 +36,7 @@ EMPTY = ToolPermissionContext()
 
 
 async def verdict(policy, name="Read", context=EMPTY, **given):
-    """allow, deny or none."""
+    """Return "allow", "deny" or "none"."""
     decision = await policy.decide(name, given, context)
     return "none" if decision is None else decision.result.behavior
 
@@ -60,7 +60,7 @@ async def why(policy, name="Read", context=EMPTY, **given):
     ],
 )
 async def test_patterns_of_tools(pattern, name, fits):
-    """Names, wildcards, alternatives, and a whole server as in the CLI's rules."""
+    """A pattern may be a name, wildcards, alternatives, or a whole server as in the CLI's rules."""
     assert await verdict(allow(pattern), name) == ("allow" if fits else "none")
     assert await verdict(deny(pattern), name) == ("deny" if fits else "none")
 
@@ -99,7 +99,7 @@ def test_a_policy_for_no_tool_is_a_mistake(make):
 
 
 async def test_the_first_opinion_counts():
-    """In order, flattened, with functions among them; no opinion at the end denies."""
+    """Policies are called in order, flattened, with functions among them; no opinion at the end denies."""
     stack = deny("Write") | (lambda name, given, context: None) | allow("Read|Write")
     assert await verdict(stack, "Write") == "deny"
     assert await verdict(stack, "Read") == "allow"
@@ -137,7 +137,7 @@ async def test_a_policy_that_fails_or_returns_nonsense_denies(caplog):
 
 
 async def test_budgets():
-    """Calls, calls of a tool, and time; the clock starts at the first call."""
+    """A budget limits calls, calls of a tool, or time; the clock starts at the first call."""
     calls = budget(calls=2)
     assert [await verdict(calls) for _ in range(3)] == ["none", "none", "deny"]
     each = budget(per_tool=1)
@@ -168,7 +168,7 @@ async def test_a_policy_that_takes_too_long():
 
 
 async def test_asking():
-    """True, False, a whole result, no opinion; sync and async."""
+    """An asker returns True, False, a whole result or no opinion; it may be sync or async."""
 
     async def no(*_):
         return False
@@ -283,7 +283,7 @@ async def test_no_record_no_call(tmp_path, caplog):
 
 
 async def test_as_a_hook():
-    """Allow, deny, a changed input, an interrupt and no opinion, in the format of PreToolUse."""
+    """Allow, deny, a changed input, an interrupt and no opinion become outputs of a PreToolUse hook."""
     updates = [PermissionUpdate("setMode", mode="plan")]
     results = {
         "yes": PermissionResultAllow(updated_input={"a": 1}, updated_permissions=updates),

@@ -1,4 +1,4 @@
-"""Questions on a terminal: what is shown, what an answer means, and what happens without one."""
+"""Requests on a terminal: what is shown, what an answer means, and what happens without one."""
 
 import os
 import pty
@@ -36,7 +36,7 @@ async def asked(*lines, **context):
 
 
 async def test_yes_no_always():
-    """Words and letters; anything else is asked again; the end of input means no."""
+    """Words and letters are understood, anything else is asked again, and the end of input means no."""
     assert (await asked("y"))[0].behavior == "allow"
     assert (await asked("what", "", " YES "))[0].behavior == "allow"
     assert (await asked("a"))[0].updated_permissions[0].destination == "session"
@@ -58,7 +58,7 @@ async def test_the_prompt_shows_the_call_without_control_characters():
 
 
 async def test_always_is_not_offered_if_the_cli_forbids_it():
-    """Then the word has no effect."""
+    """Then the word "always" has no effect."""
     result, shown = await asked("a", "n", suppress_always_allow_rule=True)
     assert result.behavior == "deny"
     assert "lways" not in shown
@@ -87,7 +87,7 @@ SCHEMA = {
 
 
 async def test_a_form():
-    """Field by field, with a second try where a value does not fit."""
+    """It is asked field by field, again where a value does not fit."""
     typed = Typed("Ada", "x", "200", "36", "maybe", "yes", "", "a,c", "a, b", "")
     answer = await terminal_elicitation(typed)(ElicitationRequest("s", "Hello\x1b", schema=SCHEMA))
     content = {"name": "Ada", "age": 36, "sure": True, "size": "m", "tags": ["a", "b"]}
@@ -98,7 +98,7 @@ async def test_a_form():
 
 
 async def test_declining():
-    """A word for it, or the end of input, in a form, on a page, on a question without fields."""
+    """`/decline` or the end of input declines a form, a page and a request without fields."""
     page = ElicitationRequest("s", "Sign in", mode="url", url="https://a.org")
     bare = ElicitationRequest("s", "Fine?", schema={"type": "object"})
     for lines in ((), ("/decline",)):

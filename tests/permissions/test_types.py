@@ -1,4 +1,4 @@
-"""Permissions: the way from the CLI's question to a callback and back."""
+"""Permissions: from the CLI's request to a callback and back."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -51,7 +51,7 @@ INPUT = {"a": 1}
 
 
 def test_the_context_has_everything_that_the_cli_sent():
-    """Official fields by name, ours after them, and the request itself."""
+    """It has the official fields, our further fields, and the request itself."""
     context = context_from_wire(BODY)
     rules = [PermissionRuleValue("mcp__calc__add")]
     assert context == ToolPermissionContext(

@@ -1,4 +1,4 @@
-"""The Containerfile, as far as it can be checked without an engine that builds it."""
+"""The Containerfile, as far as it can be checked without building it."""
 
 import json
 import re
@@ -16,7 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def test_every_instruction_is_one():
-    """A typing mistake would be found only by the engine."""
+    """Only known instructions are used: an engine alone would find a typing mistake."""
     known = {
         "FROM",
         "ARG",
@@ -35,7 +35,7 @@ def test_every_instruction_is_one():
 
 
 def test_what_it_copies_is_in_the_repository_and_the_sdist():
-    """It can be built from a clone, and from an unpacked sdist."""
+    """Every copied file is in the repository and in the sdist, so that the image can be built from both."""
     shipped = {*PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"], "pyproject.toml"}
     copied = [value.split()[:-1] for value in values("COPY") if not value.startswith("--from=")]
     assert copied
@@ -45,14 +45,14 @@ def test_what_it_copies_is_in_the_repository_and_the_sdist():
 
 
 def test_what_it_copies_is_enough_to_build():
-    """The build needs what pyproject.toml names, and the hook that it runs."""
+    """The files that pyproject.toml names, and the build hook, are copied."""
     copied = {name for value in values("COPY") for name in value.split()[:-1]}
     hook = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["path"]
     assert {"pyproject.toml", "src", hook, "README.md", *PROJECT["project"]["license-files"]} <= copied
 
 
 def test_what_it_copies_is_given_to_the_engine():
-    """The engine sees only what .dockerignore lets through: no environment, no caches, nothing private."""
+    """.dockerignore lets through exactly what is copied: no environment, no caches, nothing private."""
     lines = [each for each in (ROOT / ".dockerignore").read_text().splitlines() if not each.startswith("#")]
     copied = {name for value in values("COPY") if "--from" not in value for name in value.split()[:-1]}
     assert lines[0] == "*"
@@ -60,7 +60,7 @@ def test_what_it_copies_is_given_to_the_engine():
 
 
 def test_the_extras_that_it_installs_exist():
-    """A name that is none is only a warning of pip. What batch workers and programs need is among them."""
+    """pip only warns about an unknown extra. Those that batch workers and programs need are installed."""
     (named,) = re.findall(r"^EXTRAS=([\w,]+)$", "\n".join(values("ARG")), re.MULTILINE)
     assert '".[$EXTRAS]"' in " ".join(values("RUN"))
     assert (
@@ -71,21 +71,21 @@ def test_the_extras_that_it_installs_exist():
 
 
 def test_its_user_is_a_number():
-    """Kubernetes' runAsNonRoot cannot tell that a name is not root."""
+    """Kubernetes' runAsNonRoot cannot tell whether a name is root."""
     (user,) = values("USER")
     assert f"--uid {user} " in " ".join(values("RUN"))
     assert int(user) > 0
 
 
 def test_its_python_is_a_supported_one():
-    """Of both stages, and the same: the environment is copied from one to the other."""
+    """Both stages have the same supported Python: the environment is copied from one to the other."""
     versions = {re.findall(r"python:(\d+\.\d+)-slim", value)[0] for value in values("FROM")}
     (version,) = versions
     assert f"Programming Language :: Python :: {version}" in PROJECT["project"]["classifiers"]
 
 
 def test_its_entry_point_is_the_command():
-    """And it is found: on PATH, in the folder into which it was installed and copied."""
+    """The entry point is our command, in a folder that is copied from the build stage and on PATH."""
     (entry,) = json.loads(values("ENTRYPOINT")[0])
     assert entry in PROJECT["project"]["scripts"]
     (made,) = re.findall(r"python -m venv --without-pip (\S+)", " ".join(values("RUN")))
@@ -95,11 +95,11 @@ def test_its_entry_point_is_the_command():
 
 @pytest.mark.parametrize("words", command_lines(), ids=" ".join)
 def test_the_command_line_is_accepted(words):
-    """Every option exists: with --help behind it, the command shows its help and does nothing."""
+    """Every option exists: with --help at the end, the command shows its help and does nothing else."""
     shown = CliRunner().invoke(app, [*words, *([] if "--help" in words else ["--help"])])
     assert shown.exit_code == 0, shown.output
 
 
 def test_a_wrong_command_line_is_noticed():
-    """The check above can fail."""
+    """An unknown option fails, so the test above can fail."""
     assert CliRunner().invoke(app, ["serve", "app.py", "--htpp", "--help"]).exit_code != 0

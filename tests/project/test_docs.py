@@ -1,4 +1,4 @@
-"""The examples run offline, and what pages name exists. The blocks of pages run in `make dist` (`try_pages`)."""
+"""The examples run offline, and files that pages name exist. Blocks of pages run in `make dist` (`try_pages`)."""
 
 import os
 import re
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real
 
 
 def run_program(program, tmp_path):
-    """Run it in an environment that holds nothing but the way to the scripted model."""
+    """Run a program in an environment that has nothing but the address of the scripted model."""
     with ScriptedModel([]) as model, ClaudeEnvironment(model) as env:
         own = {VARIABLE: bundled_cli(), "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
@@ -37,7 +37,7 @@ def run_program(program, tmp_path):
 
 
 def test_the_test_of_the_page_on_testing_runs_with_the_real_cli(tmp_path):
-    """A user's test file, under 25 lines: unchanged but for the fixture."""
+    """The page's test file has under 25 lines, and passes with the real CLI if only its fixture is replaced."""
     page = (ROOT / "docs" / "testing.md").read_text()
     (code,) = re.findall(r"```python\n# test_agent.py\n(.*?)```", page, re.DOTALL)
     assert len(code.strip().splitlines()) < 25
@@ -49,7 +49,7 @@ def test_the_test_of_the_page_on_testing_runs_with_the_real_cli(tmp_path):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_the_example_runs_offline(example, tmp_path):
-    """Each example runs as it is, with no key and no network, and Claude has the last word."""
+    """Each example runs as it is, without a key or a network, and ends with an answer of Claude."""
     env = {"PATH": os.defpath, "HOME": str(tmp_path), VARIABLE: bundled_cli()}
     done = subprocess.run(
         [sys.executable, str(example)],
@@ -66,7 +66,7 @@ def test_the_example_runs_offline(example, tmp_path):
 
 
 def test_every_promise_names_tests_that_exist():
-    """The page on reliability points at files, and at tests inside of them."""
+    """The files that the page on reliability names exist, and so do the tests in them."""
     text = (ROOT / "docs" / "reliability.md").read_text()
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
     assert len(named) > 30
@@ -77,7 +77,7 @@ def test_every_promise_names_tests_that_exist():
 
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
 def test_the_pages_for_contributors_name_modules_that_exist(page):
-    """Files are named as `room/file.py`, modules as `room.module`: each one is in the source."""
+    """Files are named as `folder/file.py`, modules as `folder.module`: each of them is in the source."""
     text = (ROOT / page).read_text()
     source = ROOT / "src" / "toolwire"
     rooms = "|".join(sorted(each.name for each in source.iterdir() if each.is_dir()))

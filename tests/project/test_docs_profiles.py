@@ -12,5 +12,5 @@ PAGE = ROOT / "docs" / "profiles.md"
     "name", sorted(path.name for path in (ROOT / "examples" / "profiles").glob("*.toml"))
 )
 def test_every_example_is_on_the_page(name):
-    """With what it shows."""
+    """The page links to every example."""
     assert f"[{name}](../examples/profiles/{name})" in PAGE.read_text()

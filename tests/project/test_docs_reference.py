@@ -11,7 +11,7 @@ VARIABLE = re.compile(r"\b(?:TOOLWIRE|AGENT_PAYMENT)_[A-Z_]+\b")
 
 
 def test_every_public_name_is_in_the_reference():
-    """By where it is defined, as the site looks it up."""
+    """Each name is listed with the module that defines it, as the site looks it up."""
     pages = "".join(path.read_text() for path in REFERENCE.glob("*.md"))
     missing = [
         name for name, where in toolwire._WHERE.items() if f"::: toolwire.{where}.{name}\n" not in pages
@@ -20,7 +20,7 @@ def test_every_public_name_is_in_the_reference():
 
 
 def test_every_environment_variable_is_on_its_page():
-    """Those that the source names, and no others of ours."""
+    """The page has the variables that the source names, and no other of ours."""
     page = set(VARIABLE.findall((REFERENCE / "environment.md").read_text()))
     files = [path for kind in ("*.py", "*.toml") for path in (ROOT / "src").rglob(kind)]
     source = {found for path in files for found in VARIABLE.findall(path.read_text("utf-8"))}
@@ -28,7 +28,7 @@ def test_every_environment_variable_is_on_its_page():
 
 
 def test_every_page_is_in_the_navigation():
-    """mkdocs warns of a page that is not; this says so without it."""
+    """Every page is in mkdocs.yml: mkdocs would only warn."""
     listed = set(re.findall(r": ([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     root = {"index.md", "SECURITY.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"}
@@ -36,10 +36,10 @@ def test_every_page_is_in_the_navigation():
 
 
 def test_every_message_of_the_page_on_troubleshooting_exists():
-    """Word for word in the source, so that a search for it leads there."""
+    """Each message occurs literally in the source, so that a search for it leads there."""
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
-    joined = re.sub(r'"\s*\n\s*f?"', "", source)  # texts that stand on two lines
+    joined = re.sub(r'"\s*\n\s*f?"', "", source)  # join texts that are split over two lines
     messages = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
     assert messages
     assert [each for each in messages if each not in joined] == []

@@ -1,4 +1,4 @@
-"""How much is loaded for a first step, counted in modules: time would depend on the machine."""
+"""How many modules are loaded for common first steps: counted, because time would depend on the machine."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ SECTIONS = TOOL.replace(
     "two numbers.", "two numbers.\n\n    Args:\n        a: One.\n        b: Another.\n    "
 )
 
-# What no first step needs, however it comes in. That nothing heavy is loaded at all, see test_imports.
+# Modules that no first step needs, however they are imported. test_imports checks for heavy packages.
 NEVER = {
     *(
         "mcp",
@@ -51,7 +51,7 @@ NEVER = {
     *("trio", "uvloop", "multiprocessing", "unittest", "sqlite3", "claude_agent_sdk", "toolwire.testing"),
     *("toolwire.catalog", "toolwire.mcp", "toolwire.cli", "pytest", "difflib", "docstring_parser"),
 }
-# Only what runs on an event loop, or has a type in it, needs these.
+# Modules that these steps do not need yet: they are for what runs on an event loop, or has types.
 NOT_YET = {
     BARE: {"asyncio", "anyio", "typing", "re", "json", "logging", "inspect", "pydantic", "email"},
     ASKING: {
@@ -65,13 +65,13 @@ NOT_YET = {
     CLIENT: {"pydantic", "email", "importlib.metadata", "tempfile", "anyio._backends", "toolwire.tools.tool"},
     TOOL: {"anyio._backends", "toolwire.options", "toolwire.messages", "toolwire.tools.dispatch.connection"},
 }
-# All modules and our own among them. A little above what it is: a new module here wants a reason.
+# Limits for all modules, and for our own among them: a little above the numbers, so a new module needs a reason.
 COUNTED_ON = (3, 11)
 CEILINGS = {BARE: (12, 1), ASKING: (183, 53), CLIENT: (188, 58), TOOL: (280, 39)}
 
 
 def loaded(code):
-    """The modules that a fresh interpreter loads for `code`, beside those that it has anyway."""
+    """Return the modules that a fresh interpreter loads for `code`, without those that it loads anyway."""
     show = "import sys; print(*sys.modules)"
     ran = [
         subprocess.run(
@@ -84,18 +84,18 @@ def loaded(code):
 
 @pytest.mark.parametrize("code", CEILINGS, ids=["bare", "asking", "client", "tool"])
 def test_a_first_step_loads_little(code):
-    """Each first step loads no more modules than it did, and none of what other steps need."""
+    """Each first step loads no more modules than its limit, and none that only other steps need."""
     found = loaded(code)
     assert found & (NEVER | NOT_YET[code]) == set()
     most, most_own = CEILINGS[code]
     if sys.version_info[:2] != COUNTED_ON:
-        most += most // 3  # the standard library of another version is cut otherwise
+        most += most // 3  # other versions divide the standard library differently
     own = {name for name in found if name.partition(".")[0] == "toolwire"}
     assert (len(found) <= most, len(own) <= most_own) == (True, True), (len(found), len(own), sorted(own))
 
 
 def test_only_a_docstring_with_sections_is_parsed():
-    """The parser of docstrings is loaded for those that can have sections."""
+    """The docstring parser is only loaded for docstrings that may have sections."""
     assert "docstring_parser" in loaded(SECTIONS)
 
 
@@ -121,13 +121,13 @@ except Exception as error:
 
 
 def ask(more):
-    """What a fresh interpreter prints about a query to a CLI that ends at once: each start of it, and the error."""
+    """Return what a fresh interpreter prints about a query to a CLI that ends at once: starts and error."""
     code = QUERY.replace("{more}", more)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return [line.split() for line in done.stdout.splitlines()]
 
 
-# Of anyio's event loop, which takes longer to load than all else, and of what few runs have.
+# Modules of anyio's event loop, which is the slowest to load, and of features that few runs use.
 UNUSED = {"anyio._backends._asyncio", "toolwire._conversation.observe", "toolwire.tools.search", "shutil"}
 
 
@@ -151,7 +151,7 @@ def test_the_cli_is_started_before_what_only_talking_to_it_needs():
     ],
 )
 def test_what_is_wrong_with_the_users_objects_is_raised_before_the_cli_is_started(more):
-    """Nothing is moved behind the start but what cannot be the user's mistake."""
+    """Wrong options raise before the CLI is started: only work that cannot fail by a user's mistake comes later."""
     assert [len(line) for line in ask(more)] == [1]
 
 
@@ -216,7 +216,7 @@ running = asyncio.Event()
 
 
 def converse(tmp_path, tool, each="pass"):
-    """What a fresh interpreter prints about a query in which that tool is called, and the modules it has then."""
+    """Run a query that calls the tool; return what a fresh interpreter prints, and the modules that it has then."""
     peer = tmp_path / "peer"
     peer.write_text(PEER.replace("{python}", sys.executable))
     peer.chmod(0o755)
@@ -230,21 +230,21 @@ def converse(tmp_path, tool, each="pass"):
 
 @pytest.mark.parametrize("kind", ["async def", "def"])
 def test_a_query_with_a_tool_loads_no_event_loop_of_anyio(tmp_path, kind):
-    """From the start of the CLI to its end, a call of a tool included: on asyncio nothing of it is needed."""
+    """On asyncio, a whole query with a tool call needs nothing of anyio's event loop."""
     lines, modules = converse(tmp_path, ADD.replace("{kind}", kind))
     assert lines == ["AssistantMessage", "ResultMessage 42"]
-    assert modules & ((NEVER - {"toolwire.mcp"}) | UNUSED) == {"shutil"}  # which Pydantic loads
+    assert modules & ((NEVER - {"toolwire.mcp"}) | UNUSED) == {"shutil"}  # loaded by Pydantic
 
 
 def test_leaving_a_query_cancels_a_call_that_runs_without_anyio(tmp_path):
-    """As it does where anyio is loaded: once, before the loop is left for good."""
+    """The call is cancelled once, before the loop is closed, as it is when anyio is loaded."""
     lines, modules = converse(tmp_path, HANG, "await running.wait(); break")
     assert lines == ["AssistantMessage", "cancelled 1"]
     assert modules & UNUSED == {"shutil"}
 
 
 def test_a_time_limit_is_ready_before_the_first_call(tmp_path):
-    """Where calls have one, anyio's event loop is loaded while the CLI starts."""
+    """If a tool has a timeout, anyio's event loop is loaded while the CLI starts."""
     tools = ADD.replace("{kind}", "async def") + "\ncalc.tool(name='slow', timeout=60)(add)"
     lines, _ = converse(tmp_path, tools, "print('anyio._backends._asyncio' in sys.modules)")
     assert lines[:2] == ["AssistantMessage", "True"]

@@ -1,4 +1,4 @@
-"""`import toolwire` is light, and every place that has public names has the same ones."""
+"""`import toolwire` is light, and all modules of public names agree."""
 
 import ast
 import pickle
@@ -45,9 +45,8 @@ HEAVY = [
 ]
 
 
-# History comes later (R44).
 def loaded_after(code):
-    """The modules that a fresh interpreter has loaded after running `code`."""
+    """Return the packages that a fresh interpreter has loaded after running `code`."""
     show = "import sys; print(*sys.modules, sep='\\n')"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\n{show}"], capture_output=True, text=True, check=True
@@ -66,17 +65,17 @@ def loaded_after(code):
     ],
 )
 def test_nothing_heavy_is_loaded(code):
-    """No MCP, HTTP, validation or terminal library before it is used."""
+    """No MCP, HTTP, validation or terminal library is loaded before it is used."""
     assert loaded_after(code) & set(HEAVY) == set()
 
 
 def test_the_bare_import_loads_no_event_loop():
-    """`import toolwire` alone loads hardly anything."""
+    """`import toolwire` alone does not even load asyncio or dataclasses."""
     assert loaded_after("import toolwire") & {"asyncio", "anyio", "orjson", "dataclasses"} == set()
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    """A misspelt import fails as for any module."""
+    """A misspelt name fails as in any module."""
     with pytest.raises(AttributeError, match="no attribute 'qeury'"):
         _ = toolwire.qeury
 
@@ -102,7 +101,7 @@ def test_a_lazy_name_is_the_same_object_everywhere():
 
 
 def test_the_annotations_of_public_classes_can_be_resolved():
-    """As libraries do that inspect the classes they are given."""
+    """`typing.get_type_hints` works for every public class, as libraries use it that inspect classes."""
     classes = [each for name in toolwire.__all__ if isinstance(each := getattr(toolwire, name), type)]
     assert len(classes) > 100
     for each in classes:
@@ -110,7 +109,7 @@ def test_the_annotations_of_public_classes_can_be_resolved():
 
 
 def test_the_annotations_of_query_can_be_resolved_before_messages_are_loaded():
-    """They are in quotes, so that the messages are loaded while the CLI starts."""
+    """The annotations are strings, so that the messages can be loaded while the CLI starts."""
     code = "import typing, toolwire; print(typing.get_type_hints(toolwire.query)['return'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "AsyncIterator" in done.stdout
@@ -125,12 +124,12 @@ def test_what_is_generated_is_up_to_date():
 
 
 def test_every_official_name_is_here():
-    """One changed import: each public name of the official SDK is ours too."""
+    """Every public name of the official SDK is ours too, so that only the import must be changed."""
     assert set(claude_agent_sdk.__all__) - set(toolwire.__all__) == set()
 
 
 def test_every_official_type_is_here():
-    """The same for `claude_agent_sdk.types`."""
+    """Every public class of `claude_agent_sdk.types` is in `toolwire.types`."""
     official = {
         name
         for name, value in vars(claude_agent_sdk.types).items()

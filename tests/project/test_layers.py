@@ -1,4 +1,4 @@
-"""Who may import whom: read from the source, so that nobody has to remember it."""
+"""Which module may import which: checked in the source, so that nobody has to remember it."""
 
 import ast
 from pathlib import Path
@@ -107,19 +107,19 @@ MODULES = [path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"]
 
 
 def name_of(path):
-    """The name of a file's module, without `toolwire.` in front."""
+    """Return the name of a file's module, without `toolwire.` in front."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 def rank(module):
-    """The number of the row that a module belongs to, counted from below."""
+    """Return the number of the row that a module belongs to, counted from below."""
     while module not in RANK:
         module = module.rpartition(".")[0]
     return RANK[module]
 
 
 def imports(path):
-    """Every module that a file imports, wherever in it."""
+    """Yield every module that a file imports, anywhere in the file."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -134,7 +134,7 @@ def imports(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_module_imports_from_above(path):
-    """Each import goes down or stays in its row."""
+    """Each import is of a module in the same row or below."""
     own = rank(name_of(path))
     for name in imports(path):
         top, _, rest = name.partition(".")
@@ -149,18 +149,18 @@ def test_no_module_imports_from_above(path):
     ids=lambda p: f"{p.parent.name}.{p.stem}",
 )
 def test_the_protocol_does_no_io(path):
-    """The protocol core imports nothing that could do I/O or tell the time."""
-    allowed = {"os"} if path.name == "control.py" else set()  # a few random bytes for ids
+    """The protocol core imports nothing that could do I/O or read the clock."""
+    allowed = {"os"} if path.name == "control.py" else set()  # os, for random bytes in ids
     assert {name.partition(".")[0] for name in imports(path)} & NO_IO <= allowed
 
 
 def test_only_the_page_of_the_studio_needs_its_extra():
-    """What the studio shows is kept by modules that know no page; the command looks whether NiceGUI is there."""
+    """Only the studio's app and pages import NiceGUI; everything that they show is kept by other modules."""
     users = [path for path in MODULES if any(each.partition(".")[0] == "nicegui" for each in imports(path))]
     assert users
     assert {"app.py", "pages"} >= {path.relative_to(ROOT / "studio").parts[0] for path in users}
 
 
 def test_every_module_has_a_docstring():
-    """A module says what it owns."""
+    """Every module has a docstring, which should say what it owns."""
     assert [path.name for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []

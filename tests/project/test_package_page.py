@@ -1,4 +1,4 @@
-"""What an index shows of the package: links that lead to the repository if its address is given, else none."""
+"""The package's page on an index: with the repository's address its links lead there, without it there are none."""
 
 import importlib.util
 import re
@@ -21,12 +21,12 @@ _spec.loader.exec_module(page)
 
 
 def targets(markdown):
-    """Where the links and pictures of a page lead, as a reader of the rendered page finds them."""
+    """Return the targets of the links and pictures of a page, as a reader of the rendered page finds them."""
     return re.findall(r'(?:href|src)="([^"]+)"', MarkdownIt("commonmark").enable("table").render(markdown))
 
 
 def test_every_link_of_readme_leads_to_a_file_of_the_version():
-    """Links as well as pictures, also those with a place in the page behind them."""
+    """Links and pictures lead to files that exist, also those with an anchor."""
     text = page.make_absolute((ROOT / "README.md").read_text(), ADDRESS, "1.2.3")
     found = targets(text)
     assert len(found) > 30
@@ -37,7 +37,7 @@ def test_every_link_of_readme_leads_to_a_file_of_the_version():
 
 
 def test_only_links_are_changed():
-    """What it says stays as it is, code too, and so do links that are whole."""
+    """Text, code and absolute links stay unchanged."""
     text = "`x[0](y)` [site](https://example.com) [here](#there) [page](docs/a.md#b) ![x](docs/i.svg)"
     assert page.make_absolute(text, ADDRESS, "1") == (
         "`x[0](y)` [site](https://example.com) [here](#there) "
@@ -47,7 +47,7 @@ def test_only_links_are_changed():
 
 @pytest.mark.parametrize("given", ["", "  ", ADDRESS, f"{ADDRESS}/", f"{ADDRESS}.git"])
 def test_an_address_is_read(given):
-    """Also as it is copied from a browser, or from git."""
+    """An address may also be written as it is copied from a browser, or from git."""
     assert page.read_address(given) == (ADDRESS if given.strip() else "")
 
 
@@ -56,13 +56,13 @@ def test_an_address_is_read(given):
     ["toolwire", "git@code.example:owner/toolwire", "http://code.example/a/b", "https://code.example"],
 )
 def test_what_is_no_address_is_refused(given):
-    """With the value, and a form that will do."""
+    """The error shows the value and a valid form."""
     with pytest.raises(ValueError, match=re.escape(repr(given)) + ".*https://github.com/OWNER/toolwire"):
         page.read_address(given)
 
 
 def build(source, kind, out, address=""):
-    """Build a distribution as pip does. Returns the metadata in it."""
+    """Build a distribution as pip does, and return its metadata."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", out],
         cwd=source, env={"PROJECT_URL": address, "PATH": ""}, check=True, capture_output=True,
@@ -80,7 +80,7 @@ def build(source, kind, out, address=""):
 
 @pytest.fixture
 def source(tmp_path):
-    """What a build reads, without most of the code."""
+    """Return a folder with the files that a build reads, without most of the code."""
     shutil.copytree(ROOT / "scripts", tmp_path / "source" / "scripts")
     for name in (
         "pyproject.toml",
@@ -96,7 +96,7 @@ def source(tmp_path):
 
 @pytest.mark.process
 def test_without_an_address_there_are_no_links(source, tmp_path):
-    """None is invented; README is shown as it is."""
+    """The metadata has no links, and shows README unchanged."""
     metadata = build(source, "wheel", tmp_path / "out")
     assert metadata.get_all("Project-URL") is None
     assert metadata.get_payload() == (ROOT / "README.md").read_text()
@@ -104,7 +104,7 @@ def test_without_an_address_there_are_no_links(source, tmp_path):
 
 @pytest.mark.process
 def test_a_wheel_of_an_sdist_has_the_links_of_the_sdist(source, tmp_path):
-    """Whoever builds it has not been told the address."""
+    """A wheel that is built from an sdist needs no address: it is in the sdist."""
     first = build(source, "sdist", tmp_path / "first", ADDRESS)
     (unpacked,) = (each for each in (tmp_path / "first").iterdir() if each.is_dir())
     second = build(unpacked, "wheel", tmp_path / "second")

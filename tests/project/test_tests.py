@@ -1,4 +1,4 @@
-"""The tests mirror the tree of the source, and share helpers by way of `tests/shared` only."""
+"""The tests mirror the folders of the source, and share helpers through `tests/shared` only."""
 
 import ast
 from pathlib import Path
@@ -29,13 +29,13 @@ SUITES = {
 
 
 def rooms():
-    """The folders of the source, without the underscore that says who may import them."""
+    """Return the folders of the source, without the leading underscore of private ones."""
     found = {each.parent.relative_to(SOURCE).as_posix() for each in SOURCE.rglob("*.py")}
     return {each.removeprefix("_") for each in found}
 
 
 def test_every_folder_of_tests_is_one_of_the_source_or_a_suite():
-    """Whoever looks for the tests of a module finds them in the folder of the same name."""
+    """The tests of a module are in the folder of the same name."""
     files = [each.relative_to(TESTS) for each in TESTS.rglob("test_*.py")]
     mirrored = {each.parent.as_posix() for each in files if each.parts[0] not in SUITES}
     assert len(mirrored) > 20
@@ -43,7 +43,7 @@ def test_every_folder_of_tests_is_one_of_the_source_or_a_suite():
 
 
 def test_no_test_file_imports_another():
-    """What several of them need is in `tests/shared`, or beside the suite that needs it."""
+    """Helpers of several test files are in `tests/shared`, or beside the suite that needs them."""
     names = {each.stem for each in TESTS.rglob("test_*.py")}
     for file in TESTS.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""How pages are run: what is wrong on one is noticed, and only a visible mark keeps a command from being run."""
+"""How pages are run: errors on a page are detected, and only a visible mark keeps a command from running."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ BIN = Path(sys.executable).parent
 
 @pytest.fixture
 def run_page(tmp_path):
-    """Runs a page with this text, in the environment of the tests."""
+    """Return a function that runs a page with this text, in the environment of the tests."""
 
     def run(text):
         page = tmp_path / "page.md"
@@ -26,7 +26,7 @@ def run_page(tmp_path):
 
 
 def test_a_page_that_is_right(run_page):
-    """Files are written, the shell keeps folder and variables, the program prints what the page shows."""
+    """Files are written, the shell keeps its folder and variables, and the program prints what the page shows."""
     text = """
 ```toml
 # kept.toml
@@ -69,19 +69,19 @@ tea is 4
     ],
 )
 def test_what_is_wrong_on_a_page_is_noticed(text, said, run_page):
-    """With the command and what it did."""
+    """The error names what the page promised and what happened."""
     with pytest.raises(PageError, match=said):
         run_page(text)
 
 
 def test_a_script_of_the_model_that_is_not_played_is_noticed(run_page):
-    """The block did not talk to it."""
+    """A script that the block never used is an error."""
     with pytest.raises(AssertionError, match="not played"):
         run_page('<!-- script: say("tea") -->\n```python\nprint(4)\n```\n')
 
 
 def test_no_page_hides_commands_in_indented_blocks():
-    """They would look like commands, and nothing would run them."""
+    """Such lines would look like commands, but nothing would run them."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     hidden = [
         f"{page.name}: {line}"
@@ -93,7 +93,7 @@ def test_no_page_hides_commands_in_indented_blocks():
 
 
 def test_the_way_from_nothing_takes_five_commands():
-    """The first transcript of the README that makes an environment, up to Claude's call of a tool."""
+    """README's transcript from an empty folder to Claude's call of a tool has at most five commands."""
     text = (ROOT / "README.md").read_text("utf-8")
     (block,) = [each for each in text.split("```console\n") if each.startswith("$ python3 -m venv")]
     commands = list(read_commands(block.partition("```")[0]))
@@ -104,12 +104,12 @@ def test_the_way_from_nothing_takes_five_commands():
 
 
 def test_the_packages_of_the_pages_are_found():
-    """Those that pages install, without toolwire itself."""
+    """The packages that pages install are found, without toolwire itself."""
     assert {"fastmcp", "opentelemetry-sdk", "pytest"} <= set(find_packages())
     assert "toolwire" not in " ".join(find_packages())
 
 
 def test_the_matching_itself_can_fail():
-    """What is not on the page does not match."""
+    """Output that is not on the page does not match."""
     assert matches(["a ...", "...", "z"], "a b\nc\nd\nz\n")
     assert not matches(["a ...", "z"], "a b\nc\nz\n")

@@ -2,8 +2,8 @@
 
 python tests/project/try_container.py [--base pull|debian|there]
 
-Needs podman. `--base` says where the base image comes from: `pull` it, which is the default; make it of `debian`
-packages under the same name (as root, with mmdebstrap), where no registry can be reached; or it is `there`. Made of
+Needs podman. `--base` says where the base image comes from: `pull` it, which is the default; build it from `debian`
+packages under the same name (as root, with mmdebstrap), where no registry can be reached; or it is `there`. From
 packages, it shows that the Containerfile and the image work, and nothing about the official base image.
 
 Variables: PODMAN is the command with its own options (`podman --runtime runc`); BUILD and RUN are further options
@@ -76,7 +76,7 @@ assert not [*pathlib.Path("/opt/toolwire").glob("lib/python*/site-packages/pip")
 
 
 def main() -> int:
-    """Build and try; 1 if anything fails."""
+    """Build and try the image; raises if anything fails."""
     parser = argparse.ArgumentParser(description="Build the Containerfile and try the image.")
     parser.add_argument("--base", choices=("pull", "debian", "there"), default="pull", help="the base image")
     base = parser.parse_args().base
@@ -104,7 +104,7 @@ def main() -> int:
 
 
 def make_base(name: str) -> None:
-    """Make an image of this name from Debian's packages, with Python where the official one has it."""
+    """Make an image with this name from Debian's packages, with Python where the official one has it."""
     say(f"making {name} of Debian's packages")
     links = 'ln -s /usr/bin/python3 "$1/usr/local/bin/python"; ln -s /usr/bin/pip3 "$1/usr/local/bin/pip"'
     with tempfile.TemporaryDirectory() as made:
@@ -115,13 +115,13 @@ def make_base(name: str) -> None:
 
 
 def try_look(options: list[str]) -> None:
-    """A plain user, who cannot change what is installed; no tools of the build, no caches; a CLI is found."""
+    """Check that the user is unprivileged, that build tools and caches are gone, and that a CLI is found."""
     podman("run", "--rm", *options, "--entrypoint", "python", IMAGE, "-c", LOOK)
     assert "from the package claude-agent-sdk" in podman("run", "--rm", *options, IMAGE, "doctor")
 
 
 def try_server(options: list[str]) -> None:
-    """`serve --http`: the official client calls a tool, and SIGTERM ends the process with 0."""
+    """Try `serve --http`: the official client calls a tool, and SIGTERM ends the process with 0."""
     port = free_port()
     with started(options, "serve", "app.py", "--http", "--port", str(port)) as server:
         server.wait_for(f"http://127.0.0.1:{port}/mcp")
@@ -137,7 +137,7 @@ async def call_add(url: str) -> str:
 
 
 def try_worker(options: list[str]) -> None:
-    """A batch worker carries out a run that another container has added, and SIGTERM ends it with 0."""
+    """Try a batch worker: it executes a run that another container has added, and SIGTERM ends it with 0."""
     podman("volume", "create", NAME)
     try:
         options = [*options, "--volume", f"{NAME}:/home/toolwire"]
@@ -165,7 +165,7 @@ class started:  # noqa: N801 - reads as a block
         podman("rm", "--force", self._id)
 
     def logs(self) -> str:
-        """What it has printed."""
+        """Return what it has printed."""
         done = subprocess.run([*PODMAN, "logs", self._id], capture_output=True, text=True, check=True)
         return done.stdout + done.stderr
 
@@ -178,17 +178,17 @@ class started:  # noqa: N801 - reads as a block
             time.sleep(0.2)
 
     def stop(self) -> int:
-        """Send SIGTERM, and wait. Returns the exit code."""
+        """Send SIGTERM, wait, and return the exit code."""
         podman("stop", "--time", "60", self._id)
         return self.wait()
 
     def wait(self) -> int:
-        """Wait for its end. Returns the exit code."""
+        """Wait until it has ended, and return the exit code."""
         return int(podman("wait", self._id))
 
 
 def podman(*words: object) -> str:
-    """Run podman. Returns what it printed."""
+    """Run podman, and return what it printed."""
     done = subprocess.run(
         [*PODMAN, *map(str, words)], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False
     )

@@ -2,18 +2,18 @@
 
 python tests/project/try_pages.py [--bin DIR] [--clone DIR] [PAGE ...]
 
-`--bin` has the commands of the environment to try: `make dist` gives that of the wheel, else it is the one that
-runs this. `--clone` is a checkout, for pages that use one; `make dist` gives the unpacked sdist.
+`--bin` is the folder with the commands to try: `make dist` gives that of the wheel, else it is the one that
+runs this program. `--clone` is a checkout, for pages that use one; `make dist` gives the unpacked sdist.
 
-What a block is, its page says:
+The kind of a block says how it is run:
 
 - `console`: the lines after `$ ` are typed into one shell, the other lines are what they print; `...` is anything.
-  A command must succeed, unless an error is shown. One that ends with `&` goes on; an HTTP server in the foreground
-  or a studio is seen to start and then stopped. A command with a comment `# needs ...` is not run: see NEEDS. Of
+  A command must succeed, unless an error is shown. One that ends with `&` keeps running; a server in the foreground
+  or a studio must start, and is then stopped. A command with a comment `# needs ...` is not run: see NEEDS. Of
   `make` only the target is looked up, in the clone, because CI runs them all.
-- a first line `# name.py`, of any kind of block: it is that file.
-- other `python` blocks: together the program of the page. Each `main` is run where it is defined. The model's lines
-  are in a comment before the block.
+- a first line `# name.py`, in a block of any kind: the block is written to that file.
+- other `python` blocks: together they are the page's program. Each `main` is run where it is defined. The model's
+  lines are in a comment before the block.
 - `text`: what that program prints.
 - `nginx` and `ini`: parts of files that other programs read; other tests read them.
 """
@@ -70,7 +70,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class PageError(Exception):
-    """A block that does not do what its page says."""
+    """Raised for a block that does not do what its page says."""
 
 
 @dataclass
@@ -83,14 +83,14 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        """The name of the file that the block is."""
+        """The name of the file that the block is written to, or None."""
         found = _FILE.match(self.text) if self.kind not in ("console", "text") else None
         return found[1] if found else None
 
 
 @dataclass
 class Command:
-    """A command of a page, the comment behind it, and the lines that are shown below."""
+    """A command of a page, the comment after it, and the output that the page shows."""
 
     text: str
     comment: str = ""
@@ -98,20 +98,20 @@ class Command:
 
     @property
     def needs(self) -> str | None:
-        """What the page says that the command needs."""
+        """What the command needs according to its comment, or None."""
         found = re.match(r"needs (.+)", self.comment)
         return found[1] if found else None
 
 
 def read_blocks(text: str) -> list[Block]:
-    """The blocks of a page from top to bottom, with free ports in place of those that are shown."""
+    """Return the blocks of a page from top to bottom, with shown ports replaced by free ones."""
     for port in sorted(set(_PORT.findall(text))):
         text = re.sub(rf"\b{port}\b", str(free_port()), text)
     return [Block(found["kind"], found["text"], found["script"] or "") for found in _BLOCK.finditer(text)]
 
 
 def read_commands(block: str) -> Iterator[Command]:
-    """The commands of a console block."""
+    """Yield the commands of a console block."""
     for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, rest = re.sub(r"\\\n\s*", "", each).partition("\n")
         text, _, comment = re.sub(r"\s+# ", "\0", command, count=1).partition("\0")
@@ -119,7 +119,7 @@ def read_commands(block: str) -> Iterator[Command]:
 
 
 def find_packages() -> list[str]:
-    """What the pages install beside toolwire: put into their environment at once, they find it there."""
+    """Return the packages that pages install: they are put into the environment beforehand."""
     found = re.findall(
         r"^\$ pip install ((?:[a-z][\w-]* ?)+)$",
         "\n".join(each.read_text("utf-8") for each in PAGES),
@@ -129,14 +129,14 @@ def find_packages() -> list[str]:
 
 
 def free_port() -> int:
-    """A port on which nothing listens."""
+    """Return a port on which nothing listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
 
 
 class Shell:
-    """The shell in which all commands of a page are typed: folder and variables last from one to the next."""
+    """The shell that runs all commands of a page: folder and variables are kept from one to the next."""
 
     def __init__(self, folder: Path, env: dict[str, str], clone: Path) -> None:
         self._clone = clone
@@ -153,7 +153,7 @@ class Shell:
         self._background: list[str] = []
 
     def type(self, command: Command) -> tuple[int, str]:
-        """Run a command. Returns its exit code and what it printed."""
+        """Run a command, and return its exit code and what it printed."""
         text = command.text
         if text.startswith("make "):
             text = (
@@ -169,7 +169,7 @@ class Shell:
         return self._run(text)
 
     def _watch_server(self, text: str) -> tuple[int, str]:
-        """Start a server, see that it listens, and stop it as Ctrl-C would."""
+        """Start a server, check that it listens, and stop it with SIGTERM."""
         with contextlib.nullcontext() if "--port" in text else _ONE_AT_A_TIME:
             self._send(f"{text} &")
             shown = self._read_line()
@@ -186,7 +186,7 @@ class Shell:
         return int(self._read_to("\n")), shown
 
     def _send(self, text: str, then: str = "") -> None:
-        """Type something, with nothing on stdin: a command that asks would wait for ever."""
+        """Write a command with an empty stdin: one that asks for input would wait for ever."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{{ {text}\n}} </dev/null\n{then}\n".encode())
         self._process.stdin.flush()
@@ -195,7 +195,7 @@ class Shell:
         return self._read_to("\n") + "\n"
 
     def _read_to(self, end: str) -> str:
-        """Read up to this text, which is left out."""
+        """Read up to this text, and return what was before it."""
         assert self._process.stdout is not None
         deadline = time.monotonic() + LIMIT
         while end not in self._seen:
@@ -209,7 +209,7 @@ class Shell:
         return found
 
     def close(self) -> None:
-        """Stop what still runs. Servers must end with 0, as the documents promise."""
+        """Stop background commands. Servers must end with 0, as the documents promise."""
         try:
             for process in self._background:
                 code, shown = self._run(f"kill {process}; wait {process}")
@@ -222,7 +222,7 @@ class Shell:
 
 
 def try_page(page: Path, commands: Path, clone: Path) -> tuple[int, int]:
-    """Run all blocks of a page. Returns how many commands and blocks were run, and how many need something."""
+    """Run all blocks of a page. Returns how many commands and blocks ran, and how many are marked `# needs`."""
     text = page.read_text("utf-8")
     blocks = read_blocks(text)
     with (
@@ -235,8 +235,8 @@ def try_page(page: Path, commands: Path, clone: Path) -> tuple[int, int]:
         if _WITH_CLONE.search(text):
             shutil.copytree(clone, folder / "toolwire", ignore=shutil.ignore_patterns(".*", "build", "dist"))
         env = variables(environment, commands)
-        harbour(Path(env["HOME"]) / ".claude")  # a reader has talked to Claude before
-        # A page that makes an environment of its own finds no toolwire but the one that it installs.
+        harbour(Path(env["HOME"]) / ".claude")  # a reader has sessions already
+        # A page that makes its own environment finds only the toolwire that it installs.
         python = commands if "$ python3 -m venv" not in text else Path(sys.base_prefix) / "bin"
         shell = Shell(folder, {**env, "PATH": f"{python}{os.pathsep}{os.defpath}"}, clone)
         with contextlib.closing(shell):
@@ -246,14 +246,14 @@ def try_page(page: Path, commands: Path, clone: Path) -> tuple[int, int]:
 
 
 def read_script(page: Path, blocks: list[Block]) -> list[object]:
-    """What the model says on a page."""
+    """Return the turns of the model for a page."""
     names = {name: getattr(testing, name) for name in testing.__all__}
     lines = [block.script for block in blocks] if page != ROOT / "README.md" else [README_SCRIPT]
     return [eval(line, names) for each in lines for line in each.split("; ") if line]  # noqa: S307 - our own pages
 
 
 def variables(environment: ClaudeEnvironment, commands: Path) -> dict[str, str]:
-    """Those of a reader, with a way to no model but the scripted one, and where packages come from."""
+    """Return a reader's variables, with the scripted model as the only one, and settings of package indexes."""
     kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_CERT"))}
     kept.setdefault("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip"))
     return {
@@ -264,7 +264,7 @@ def variables(environment: ClaudeEnvironment, commands: Path) -> dict[str, str]:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "COLUMNS": "200",
         "NO_COLOR": "1",
-        "BROWSER": "true",  # the program that does nothing: a studio opens no window
+        "BROWSER": "true",  # `true` does nothing: a studio opens no window
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
@@ -272,7 +272,7 @@ def variables(environment: ClaudeEnvironment, commands: Path) -> dict[str, str]:
 def _run_blocks(
     page: Path, blocks: list[Block], folder: Path, shell: Shell, env: dict[str, str]
 ) -> tuple[int, int]:
-    """Go through a page from top to bottom. All Python blocks run where the first of them is."""
+    """Run the blocks from top to bottom. All Python blocks run together, at the first of them."""
     run = waiting = 0
     wrong: list[str] = []
     program = [block for block in blocks if block.kind == "python" and not block.file]
@@ -304,7 +304,7 @@ def _run_blocks(
 
 
 def _check(command: Command, code: int, shown: str) -> list[str]:
-    """Compare what a command did with what its page says. Returns what is wrong."""
+    """Compare what a command did with what its page shows, and return the differences."""
     fails = any(re.search(r"\berror\b", line, re.IGNORECASE) for line in command.shown)
     if (code != 0) != fails:
         return [f"$ {command.text}\nended with {code}, and shows:\n{shown}"]
@@ -315,7 +315,7 @@ def _check(command: Command, code: int, shown: str) -> list[str]:
 
 
 def _run_program(page: Path, blocks: list[Block], folder: Path, env: dict[str, str]) -> str:
-    """Run Python blocks as one program. Returns what it printed."""
+    """Run Python blocks as one program, and return what it printed."""
     file = folder / f"page_{page.stem.replace('-', '_')}.py"
     file.write_text("\n".join(block.text + _RUN for block in blocks), "utf-8")
     done = subprocess.run(
@@ -334,7 +334,7 @@ def _run_program(page: Path, blocks: list[Block], folder: Path, env: dict[str, s
 
 
 def try_pages(pages: list[Path], commands: Path, clone: Path) -> int:
-    """Try pages, two at a time. Returns how many blocks and commands ran; `SystemExit` if a page is wrong."""
+    """Try pages, two at a time. Returns how many blocks and commands ran; raises SystemExit if a page is wrong."""
     run, failed = 0, []
     with ThreadPoolExecutor(2) as pool:
         long_first = sorted(pages, key=lambda page: -page.read_text("utf-8").count("\n$ "))
@@ -368,7 +368,7 @@ def say(text: str) -> None:
 
 
 def main() -> int:
-    """Try the pages that were named, or all."""
+    """Try the named pages, or all."""
     parser = argparse.ArgumentParser(description="Run the blocks of the documents.")
     parser.add_argument("pages", nargs="*", type=Path, help="some of them; all if none is named")
     parser.add_argument("--bin", type=Path, default=Path(sys.executable).parent, help="of the environment")

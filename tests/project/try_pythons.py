@@ -1,8 +1,8 @@
-"""`make pythons`: the fast part of the tests with every Python that toolwire supports and that is found.
+"""`make pythons`: runs the fast tests with every supported Python that is found.
 
 python tests/project/try_pythons.py [--folder build/pythons] [VERSION ...]
 
-A Python is looked for on PATH and among pyenv's; a version that is not found is told and left out. Each gets a
+Pythons are looked for on PATH and among pyenv's; a version that is not found is reported and skipped. Each gets a
 virtual environment of its own with the dev requirements, made by `uv`, which takes packages from its cache.
 """
 
@@ -35,7 +35,7 @@ INSTALLING, TESTING = 900, 900
 
 
 def main() -> int:
-    """Try them; 1 if the tests fail with one of them."""
+    """Run the fast tests with each Python; returns 1 if they fail with one of them."""
     parser = argparse.ArgumentParser(description="Run the fast tests with several Pythons.")
     parser.add_argument(
         "versions",
@@ -65,13 +65,13 @@ def main() -> int:
 
 
 def find(version: str) -> str | None:
-    """A Python of this version that starts."""
+    """Return a Python of this version that starts, or None."""
     places = [shutil.which(f"python{version}"), *among_pyenvs(version)]
     return next((place for place in places if place and version_of(place) == version), None)
 
 
 def among_pyenvs(version: str) -> list[str]:
-    """The Pythons of pyenv with this version, the newest first; not all of them need to be on PATH."""
+    """Return pyenv's Pythons of this version, the newest first; they need not be on PATH."""
     if (pyenv := shutil.which("pyenv")) is None:
         return []
     said = subprocess.run(
@@ -85,7 +85,7 @@ def among_pyenvs(version: str) -> list[str]:
 
 
 def version_of(python: str) -> str:
-    """The version that a Python tells; empty if it does not start, as a shim without one behind it."""
+    """Return the version that a Python reports; empty if it does not start, such as a shim without a Python."""
     asking = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     try:
         done = subprocess.run(
@@ -97,7 +97,7 @@ def version_of(python: str) -> str:
 
 
 def installed(python: str, folder: Path) -> Path:
-    """A Python in an environment with the dev requirements, made anew when those have changed."""
+    """Return a Python in an environment with the dev requirements, which is made again when those have changed."""
     own = folder / "bin" / "python"
     stamp = folder / "installed"
     needed = hashlib.sha256(b"".join(path.read_bytes() for path in NEEDS)).hexdigest()
@@ -114,7 +114,7 @@ def installed(python: str, folder: Path) -> Path:
 
 
 def tests_pass(python: Path) -> bool:
-    """Run the fast tests with a Python."""
+    """Run the fast tests with a Python, and return True if they pass."""
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", *FAST]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     return subprocess.run(command, cwd=ROOT, env=environment, timeout=TESTING, check=False).returncode == 0

@@ -2,10 +2,10 @@
 
 [PROJECT_URL=https://...] python tests/project/try_wheel.py [--out dist]
 
-Each extra gets an environment of its own, and so does toolwire alone. In an empty folder there: the demo, a new
-project and its tests, calling, serving to the official client, and packing. One more has all extras: all blocks of
-README and the documents run there (`try_pages`); README itself installs the sdist. Needs `uv`, from the dev
-requirements.
+Each extra gets its own environment, and so does toolwire alone, which is tried in an empty folder: the demo, a
+new project and its tests, calling, serving to the official client, and packing. Another environment has all extras:
+all blocks of README and the documents run there (`try_pages`); README itself installs the sdist. Needs `uv`, from
+the dev requirements.
 """
 
 import argparse
@@ -57,7 +57,7 @@ asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def main() -> int:
-    """Build and try; 1 if anything fails."""
+    """Build and try the distributions; raises if anything fails."""
     parser = argparse.ArgumentParser(description="Build the distributions and try the wheel.")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="for wheel and sdist")
     out = parser.parse_args().out.absolute()
@@ -102,7 +102,7 @@ def check_changelog() -> None:
 
 
 def check_metadata(wheel: Path, address: str) -> set[str]:
-    """Check what an index shows of the wheel. Returns its extras."""
+    """Check the wheel's files and metadata, and return its extras."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
@@ -137,14 +137,14 @@ def try_alone(wheel: Path, folder: Path) -> int:
     assert '["tea"]' in run([python, "-c", CLIENT, tool], cwd=project)
     assert ".mcpb" in run([tool, "pack", "shop.py"], cwd=project)
     assert "CLI" in run([tool, "doctor"], cwd=project)
-    for words in command_lines():  # of the container: with --help, options are read and nothing is done
+    for words in command_lines():  # of the container: --help checks the options and does nothing else
         run([tool, *words, *([] if "--help" in words else ["--help"])], cwd=home)
     assert "pip install 'toolwire[studio]'" in run([tool, "studio", "shop.py"], cwd=project, code=2)
     return 10
 
 
 def try_extra(wheel: Path, extra: str, folder: Path) -> int:
-    """Try an extra: what it is for can be imported, and `cli` brings a CLI that the demo uses."""
+    """Try an extra: its module can be imported, and `cli` brings a CLI that the demo uses."""
     tool, python = install(f"{wheel}[{extra}]", folder)
     run([python, "-c", f"import toolwire.sessions, {IMPORTS[extra]}"], cwd=folder)
     if extra == "studio":
@@ -156,7 +156,7 @@ def try_extra(wheel: Path, extra: str, folder: Path) -> int:
 
 
 def install(what: Path | str, folder: Path, *more: str) -> tuple[Path, Path]:
-    """Install a distribution, and more, into an environment of its own. Returns its command and its Python."""
+    """Install a distribution, and more, into an environment of its own; return its command and its Python."""
     say(f"{Path(str(what)).name}: installing")
     run([UV, "venv", "--quiet", "--python", sys.executable, folder], cwd=ROOT)
     scripts = folder / ("Scripts" if os.name == "nt" else "bin")
@@ -167,16 +167,16 @@ def install(what: Path | str, folder: Path, *more: str) -> tuple[Path, Path]:
 
 
 def run(command: list[object], cwd: Path, code: int = 0) -> str:
-    """Run a command away from the checkout and its variables; it must end with `code`. Returns what it printed.
+    """Run a command away from the checkout and its variables; it must exit with `code`. Returns what it printed.
 
-    Of one that must fail, its errors too.
+    If it must fail, stderr is included.
     """
     env = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PYTHON", "VIRTUAL_ENV", "TOOLWIRE", "ANTHROPIC", "CLAUDE", "AWS", "GOOGLE"))
     }
-    # Nothing of this machine's own `claude`: the environment has one, or there is none.
+    # Leave out this machine's own `claude`: the environment has one, or there is none.
     env["PATH"] = os.pathsep.join(
         part for part in os.environ["PATH"].split(os.pathsep) if not Path(part, "claude").exists()
     )

@@ -1,4 +1,4 @@
-"""Questions and answers find each other, whatever arrives."""
+"""Control requests and responses are matched by id, whatever arrives."""
 
 import orjson
 import pytest
@@ -34,7 +34,7 @@ def test_ids_are_never_used_twice():
 
 
 def test_answers_in_any_order():
-    """Two open requests are answered the other way round."""
+    """Two pending requests are answered in reverse order."""
     control = Control()
     first, second = control.request({"subtype": "a"})[0], control.request({"subtype": "b"})[0]
     assert control.receive(answer(second, subtype="success", response={"n": 2})) == Responded(
@@ -44,7 +44,7 @@ def test_answers_in_any_order():
 
 
 def test_an_error_answer_carries_text_and_code():
-    """A refusal keeps the CLI's words and code."""
+    """An error response keeps the CLI's text and code."""
     control = Control()
     request_id, _ = control.request({"subtype": "x"})
     event = control.receive(answer(request_id, subtype="error", error="no", error_code="unsupported_request"))
@@ -62,7 +62,7 @@ def test_a_success_without_a_body_is_an_empty_answer(response):
 
 
 def test_unmatched_responses_are_recognised():
-    """Echoes, repeats and answers that come after we stopped waiting wake nobody."""
+    """Echoes, repeats, and responses to requests that we stopped waiting for, match no request."""
     control = Control()
     request_id, _ = control.request({"subtype": "x"})
     control.receive(answer(request_id, subtype="success"))
@@ -74,7 +74,7 @@ def test_unmatched_responses_are_recognised():
 
 
 def test_a_request_of_the_cli():
-    """A control request of the CLI comes as a request with its body."""
+    """A control request of the CLI becomes a Requested event with its body."""
     body = {"subtype": "can_use_tool", "tool_name": "Bash"}
     event = Control().receive({"type": "control_request", "request_id": "r1", "request": body})
     assert isinstance(event, Requested)
@@ -82,7 +82,7 @@ def test_a_request_of_the_cli():
 
 
 def test_a_cancelled_request():
-    """The CLI cancels a request."""
+    """The CLI's cancellation of a request becomes a Cancelled event."""
     event = Control().receive({"type": "control_cancel_request", "request_id": "r1"})
     assert event == Cancelled("r1")
 
@@ -115,7 +115,7 @@ def test_everything_else_is_conversation():
 
 
 def test_replies_have_the_wire_shape():
-    """Accepting and refusing use the envelopes of the protocol."""
+    """respond() and respond_error() use the envelopes of the protocol."""
     control = Control()
     assert orjson.loads(control.respond("r", {"a": 1})) == {
         "type": "control_response",
@@ -139,5 +139,5 @@ odd = st.recursive(
     st.dictionaries(st.sampled_from(["request_id", "request", "response"]), odd),
 )
 def test_no_control_frame_is_fatal(kind, rest):
-    """Whatever a control frame holds, there is an event for it."""
+    """Whatever a control frame holds, receive() raises nothing."""
     Control().receive({"type": kind, **rest})

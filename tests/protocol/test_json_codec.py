@@ -1,4 +1,4 @@
-"""The JSON codec: every number comes through as it was written, or is refused in words."""
+"""The JSON codec: every number is read and written exactly, or is refused with a clear error."""
 
 import json
 import math
@@ -28,7 +28,7 @@ JSON = st.recursive(
 
 
 def same(one, other):
-    """Equal in value and in type: 1 is not 1.0."""
+    """Return whether two values are equal in value and in type: 1 is not 1.0."""
     return json.dumps(one) == json.dumps(other)
 
 
@@ -64,14 +64,14 @@ def test_an_integer_is_exact(number):
     ],
 )
 def test_a_number_that_no_float_holds_is_refused(text):
-    """It would be infinity, which is another number."""
+    """It would become infinity, which is another number."""
     with pytest.raises(ValueError, match=r"too large.*1\.8e308"):
         loads(text.encode())
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
 def test_what_is_no_json_number_is_refused(text):
-    """Beside long integers too, which are read another way."""
+    """This holds beside long integers too, which are read another way."""
     for document in (text, f"[{text}, {UINT256}]"):
         with pytest.raises(ValueError):  # noqa: PT011 - orjson's words, or ours
             loads(document.encode())
@@ -79,7 +79,7 @@ def test_what_is_no_json_number_is_refused(text):
 
 @pytest.mark.parametrize("digits", ["1" * 4_301, "-" + "1" * 100_000, "[" + "1" * 5_000 + "]"], ids=len)
 def test_an_integer_of_too_many_digits_is_refused(digits):
-    """Python would need time that grows with the square of them."""
+    """Python would need time that grows with the square of the digits."""
     with pytest.raises(ValueError, match=r"more than 4,300 digits"):
         loads(digits.encode())
     with pytest.raises(ValueError, match=r"more than 4,300 digits"):
@@ -89,33 +89,33 @@ def test_an_integer_of_too_many_digits_is_refused(digits):
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("beside", [None, UINT256, "text"], ids=["null", "uint256", "text"])
 def test_a_number_that_json_does_not_have_is_never_written(number, beside):
-    """Neither as null nor as a word."""
+    """It is written neither as null nor as a word."""
     for value in (number, [number], {"a": [{"b": number}, beside]}, (beside, number)):
         with pytest.raises(ValueError, match="no NaN and no infinity"):
             dumps(value)
 
 
 def test_null_is_null():
-    """Real ones are no sign of anything, in tuples neither."""
+    """A null that is meant is not mistaken for a NaN, in a tuple either."""
     assert dumps({"a": None, "b": [None, 1.5], "c": (None,)}) == b'{"a":null,"b":[null,1.5],"c":[null]}'
 
 
 @pytest.mark.parametrize("value", [{"b": 1, "a": 2}, {"b": UINT256, "a": {"ü": 1, "d": 2}}])
 def test_keys_are_sorted_when_asked_for(value):
-    """So that the same value is the same bytes."""
+    """The same value then gives the same bytes."""
     assert dumps(value, sort_keys=True) == dumps(dict(reversed(value.items())), sort_keys=True)
     assert dumps(value, sort_keys=True).startswith(b'{"a":')
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, [UINT256, b"bytes"], {1: 2}, {"a": {1: UINT256}}])
 def test_what_is_no_json_value_is_a_type_error(value):
-    """Whoever made it hears of it."""
+    """dumps() raises TypeError for a value that JSON does not have."""
     with pytest.raises(TypeError):
         dumps(value)
 
 
 def test_what_cannot_be_written_is_a_value_error():
-    """Half of a character, too many levels, a value that contains itself."""
+    """dumps() refuses half a surrogate pair, too many levels, and a value that contains itself."""
     endless = []
     endless.append(endless)
     deep = 1
@@ -127,7 +127,7 @@ def test_what_cannot_be_written_is_a_value_error():
 
 
 def test_half_of_a_surrogate_pair_is_read_only_when_allowed():
-    """JavaScript writes it; UTF-8 cannot carry it on."""
+    """JavaScript writes it, but UTF-8 cannot encode it."""
     for text in (b'{"a":"\\ud83d"}', b'{"a":"\\uD83D","n":%d}' % UINT256):
         with pytest.raises(ValueError):  # noqa: PT011 - orjson's words, or ours
             loads(text)
@@ -141,7 +141,7 @@ def test_half_of_a_surrogate_pair_is_read_only_when_allowed():
     "text", [b"{", b"[1,]", b"\xff", b'"\x01"', b"01", b"[" * 100_000, b"{'a':1}"], ids=ascii
 )
 def test_what_is_no_json_is_a_value_error(text):
-    """By either way of reading."""
+    """This holds with and without a long integer behind it, which is read another way."""
     for document in (text, text + b" 11111111111111111111"):
         with pytest.raises(ValueError):  # noqa: PT011 - several reasons
             loads(document)
@@ -149,7 +149,7 @@ def test_what_is_no_json_is_a_value_error(text):
 
 @given(st.binary(max_size=60) | st.text('0123456789.eE-+[]{}",:ntrue \\ud8', max_size=60).map(str.encode))
 def test_any_bytes_are_read_as_orjson_reads_them_or_refused(data):
-    """No other exception, and no other value but for the numbers that it would change."""
+    """loads() raises only ValueError, and differs from orjson only in numbers that orjson would change."""
     try:
         value = loads(data)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Bytes to frames: any cut, any garbage, nothing fatal."""
+"""Bytes become frames, however they are cut, and no garbage is fatal."""
 
 import json
 import logging
@@ -101,7 +101,7 @@ def test_what_orjson_refuses_and_json_allows_is_written():
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes"])
 def test_what_json_cannot_carry_is_a_type_error(value):
-    """The maker of a frame hears of a value that is not JSON."""
+    """encode() raises TypeError for a value that is not JSON."""
     with pytest.raises(TypeError, match="cannot be written as JSON"):
         encode({"value": value})
 
@@ -114,7 +114,7 @@ def test_nan_never_reaches_the_cli():
 
 
 def test_an_integer_over_64_bits_reaches_a_tool_as_it_is():
-    """And a number that no float holds does not become infinity."""
+    """A number that no float holds is refused instead of becoming infinity."""
     wei = 2**256 - 1
     call = {"method": "tools/call", "params": {"arguments": {"wei": wei, "text": "half \ud83d"}}}
     assert Lines().feed(encode(call)) == [call]
@@ -136,7 +136,7 @@ def test_a_line_of_100_mb_arrives_whole():
 
 @pytest.mark.parametrize("chunk", [1, 7, 1_000])
 def test_a_line_over_the_limit_is_dropped_with_a_message(chunk, caplog):
-    """Past the ceiling a line gives way to a frame that says so, and the next one is read."""
+    """A line over the limit is replaced by a frame that says so, and the next line is read."""
     lines = Lines(limit=50)
     data = encode({"long": "x" * 200}) + encode({"ok": 1})
     got = []
@@ -148,7 +148,7 @@ def test_a_line_over_the_limit_is_dropped_with_a_message(chunk, caplog):
 
 
 def test_a_line_of_exactly_the_limit_passes():
-    """The ceiling itself is allowed."""
+    """The limit itself is allowed."""
     line = encode({"k": "v"})
     assert Lines(limit=len(line) - 1).feed(line) == [{"k": "v"}]
 

@@ -22,7 +22,7 @@ TYPED = {cls.parsed_subtype for cls in TypedSystemMessage.__subclasses__()}
 
 
 def system(subtype: str) -> Any:
-    """The message of the corpus' first frame of that subtype."""
+    """Return the typed message of the corpus' first frame of that subtype."""
     return typed(parse(next(frame for frame in FRAMES if frame.get("subtype") == subtype)))
 
 
@@ -32,7 +32,7 @@ def assistant(*content: Any) -> list[Any]:
 
 
 def test_blocks_that_the_official_sdk_drops():
-    """Each becomes a class of its own, with its fields."""
+    """Each becomes an object of a class of its own, with its fields."""
     source = {"type": "base64", "media_type": "image/png", "data": "eA=="}
     assert assistant(
         {"type": "image", "source": source},
@@ -58,7 +58,7 @@ def test_blocks_that_the_official_sdk_drops():
 
 
 def test_odd_blocks_are_kept():
-    """A block of a new type, without a type, or no block at all, is an unknown one that has what came."""
+    """A block of a new type, without a type, or no block at all, becomes an UnknownBlock that keeps what came."""
     new, untyped, listed = {"type": "new", "a": 1}, {"a": 1}, {"type": ["text"]}
     assert assistant(new, untyped, listed, "text", None) == [
         blocks.UnknownBlock("new", new),
@@ -77,13 +77,13 @@ def test_content_that_is_a_string_is_a_text_block_of_an_assistant():
 
 
 def test_user_messages_keep_pictures():
-    """What a user attached is in the content, not only the text."""
+    """The content has what a user attached, not only the text."""
     frame = {"type": "user", "message": {"content": [{"type": "image", "source": {}}]}}
     assert parse(frame).content == [blocks.ImageBlock({})]
 
 
 def test_raw_is_the_frame_itself():
-    """Message and block point at what came, without a copy."""
+    """`raw` of a message and of a block is the received object, not a copy."""
     block = {"type": "text", "text": "hi", "citations": [{"url": "x"}]}
     frame = {"type": "assistant", "message": {"content": [block], "model": "m"}}
     message = parse(frame)
@@ -101,7 +101,7 @@ def test_every_message_carries_its_frame(frame):
 
 
 def test_fields_beyond_the_official_ones():
-    """What the CLI sends with a message and the official class has no place for."""
+    """Fields that the CLI sends and the official classes lack are attributes of ours."""
     user = parse(next(frame for frame in FRAMES if "tool_result_meta" in frame))
     assert user.session_id == user.raw["session_id"]
     assert user.tool_result_meta[0]["id"] == "toolu_01"
@@ -120,7 +120,7 @@ def test_fields_beyond_the_official_ones():
     assert reset.trigger == "clear"
 
 
-# Message fields whose key on the wire is another, or lies deeper.
+# Message fields that have another key in the frame, or a deeper one.
 SPELLED = {
     ("init", "permission_mode"): "permissionMode",
     ("init", "api_key_source"): "apiKeySource",
@@ -150,7 +150,7 @@ def test_every_field_of_our_own_classes_is_read(frame):
 
 
 def test_typed_system_messages():
-    """A few by hand, with the names that a user writes."""
+    """Some typed messages have the attributes that a user reads."""
     init = system("init")
     assert isinstance(init, messages.InitMessage)
     assert (init.model, init.cwd, init.permission_mode) == ("claude-sonnet-4-5", "/srv/app", "default")
@@ -176,7 +176,7 @@ def test_typed_gives_a_system_message_its_class_and_leaves_the_rest(frame):
 
 
 def test_typed_takes_messages_that_a_program_made():
-    """The subtype tells the class, whatever is in the data; what is odd, and a subclass, stays itself."""
+    """The subtype determines the class, whatever the data; odd messages and subclasses stay as they are."""
 
     class Own(messages.SystemMessage):
         pass
@@ -192,7 +192,7 @@ def test_typed_takes_messages_that_a_program_made():
 
 
 def test_an_unknown_type_is_kept():
-    """A frame of a new type is a message that says so; a type that is no string counts as none."""
+    """A frame of a new type becomes an UnknownMessage of that type; a type that is no string counts as empty."""
     frame = {"type": "new", "a": 1}
     assert parse(frame) == messages.UnknownMessage("new", frame)
     assert parse({}) == messages.UnknownMessage("", {})
@@ -220,7 +220,7 @@ def test_missing_fields_get_their_natural_empty_value():
 
 
 def test_null_counts_as_missing_in_classes_of_ours():
-    """A list that came as null can still be walked."""
+    """A list that came as null is empty."""
     assert typed(parse({"type": "system", "subtype": "init", "tools": None})).tools == []
     assert parse({"type": "tool_use_summary", "preceding_tool_use_ids": None}).preceding_tool_use_ids == []
 
@@ -229,7 +229,7 @@ ODD_VALUES = (None, True, 0, 1.5, "", "odd", [], [None], ["text"], {}, {"type": 
 
 
 def with_one_value_changed(value: Any) -> Iterator[Any]:
-    """Every copy of a JSON value in which one inner value is missing or of another type."""
+    """Yield every copy of a JSON value in which one inner value is missing or of another type."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield {other: value[other] for other in value if other != key}

@@ -19,7 +19,7 @@ def task(subtype, task_id="t1", **rest):
 
 
 def after(*frames, prompts=1, ceiling=600.0):
-    """A run that saw these frames, one a second from 1 on, after its prompts at 0."""
+    """Return a run that saw these frames, one a second from 1 on, after its prompts at 0."""
     run = Run(ceiling)
     for _ in range(prompts):
         run.prompted(0.0)
@@ -34,7 +34,7 @@ def test_nothing_asked_nothing_owed():
 
 
 def test_a_prompt_waits_for_its_result():
-    """A prompt without a result has no end in sight, and counts as unanswered."""
+    """A prompt without a result has no end time, and counts as unanswered."""
     run = after(state("running"), INIT, ASSISTANT)
     assert run.over_at() is None
     assert run.unanswered
@@ -55,7 +55,7 @@ def test_idle_just_before_the_result_is_over_too():
 
 
 def test_an_older_cli_is_over_at_its_result():
-    """Without state reports the result is all there is."""
+    """Without state reports, the result ends the run."""
     assert after(INIT, ASSISTANT, RESULT).over_at() == 3.0
 
 
@@ -82,7 +82,7 @@ def test_another_turn_stops_the_clock():
 
 
 def test_requires_action_stops_the_clock():
-    """While the host is asked something, nothing is over."""
+    """While the CLI waits for the host, the run is not over."""
     assert after(RESULT, state("requires_action")).over_at() is None
 
 
@@ -123,7 +123,7 @@ def test_a_result_of_an_earlier_prompt_leaves_a_grace():
 
 
 def test_a_prompt_after_the_end_reopens_the_run():
-    """Each prompt owes a result of its own."""
+    """Each prompt needs a result of its own."""
     run = after(RESULT, state("idle"))
     run.prompted(10.0)
     assert run.over_at() == 10.0 + DROPPED
@@ -132,7 +132,7 @@ def test_a_prompt_after_the_end_reopens_the_run():
 
 
 def test_the_result_of_an_injected_turn_answers_no_prompt():
-    """A task notification's result does not stand for the user's."""
+    """The result of a task notification does not count as the result of the user's prompt."""
     injected = {**RESULT, "origin": {"kind": "task-notification"}}
     assert after(injected, state("idle")).over_at() == 2.0 + GRACE
 
@@ -158,12 +158,12 @@ odd = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists
     )
 )
 def test_no_frame_is_fatal(frames):
-    """Whatever the frames hold, there is a verdict."""
+    """Whatever the frames hold, over_at() raises nothing."""
     after(*frames).over_at()
 
 
 def test_no_result_is_due_when_nothing_was_asked():
-    """Whoever waits for one gives up after a grace, counted from when it began or from the last frame."""
+    """A caller that waits for one gives up after a grace period, counted from its start or from the last frame."""
     assert Run().result_due(7.0) == 7.0 + GRACE
     assert after(state("running"), RESULT, state("idle")).result_due(0.0) == 3.0 + GRACE
     assert after(INIT, RESULT).result_due(1.0) == 2.0 + GRACE
@@ -183,10 +183,10 @@ def test_a_result_is_due_while_anything_goes_on():
 
 
 def test_a_prompt_that_an_idle_cli_dropped_is_due_no_more():
-    """As for the end of a run."""
+    """It counts as dropped after the same time as at the end of a run."""
     assert after(state("idle")).result_due(0.0) == 1.0 + DROPPED
 
 
 def test_a_queued_prompt_is_due_a_result_until_it_counts_as_dropped():
-    """The CLI may also have answered two with one result."""
+    """The CLI may have answered two prompts with one result."""
     assert after(RESULT, state("idle"), prompts=2).result_due(0.0) == 2.0 + DROPPED

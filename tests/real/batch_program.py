@@ -1,4 +1,4 @@
-"""A worker of a batch with the real CLI, to be killed; its tool writes to a journal that is not."""
+"""A worker of a batch with the real CLI, which the test kills; its tool writes to a journal in the test."""
 
 import asyncio
 import json

@@ -13,7 +13,7 @@ TOOLS = {"tools": [{"name": "say", "description": "Say it.", "inputSchema": {"ty
 
 
 def answer(method, params):
-    """The result of a request."""
+    """Return the result of a request."""
     match method:
         case "initialize":
             return INITIALIZED
@@ -28,7 +28,7 @@ def answer(method, params):
 
 
 def main():
-    """Answer what comes on stdin."""
+    """Answer the requests that come on stdin."""
     if sys.argv[1:]:
         os.read(os.open(sys.argv[1], os.O_RDONLY), 1)
     for line in sys.stdin:

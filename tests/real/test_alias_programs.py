@@ -1,4 +1,4 @@
-"""Programs for the official SDK, as they are: on the official package, and on toolwire in alias mode."""
+"""Programs for the official SDK, unchanged: on the official package, and on toolwire in alias mode."""
 
 import re
 import subprocess
@@ -34,7 +34,7 @@ NEEDS = {"with_agno": "agno", "with_langchain": "langchain_claude_agent_sdk"}
 
 
 def run(program, *command):
-    """What a program prints with the real CLI and its script, and how it ends."""
+    """Run a program with the real CLI and its script; return the lines that it prints."""
     with ScriptedModel(SCRIPTS[program]) as model, ClaudeEnvironment(model) as env:
         done = subprocess.run(
             [sys.executable, *command, PROGRAMS / f"{program}.py", "go"],
@@ -52,7 +52,7 @@ def run(program, *command):
 
 @pytest.mark.parametrize("program", SCRIPTS)
 def test_a_program_does_the_same_on_both(program):
-    """Not a line of it is changed: `python app.py` becomes `python -m toolwire.official app.py`."""
+    """The program itself is not changed: `python app.py` becomes `python -m toolwire.official app.py`."""
     if program in NEEDS and find_spec(NEEDS[program]) is None:
         pytest.skip(f"{NEEDS[program]} is not installed")
     official = run(program)

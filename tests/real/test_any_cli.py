@@ -36,13 +36,13 @@ ADD = "mcp__calc__add"
 
 @pytest.fixture(autouse=True)
 async def limit(anyio_backend):
-    """No test hangs."""
+    """Fail a test that hangs."""
     with anyio.fail_after(LIMIT):
         yield
 
 
 class Calc:
-    """A server, and what its tools were called with."""
+    """A server, and the arguments that its tools were called with."""
 
     def __init__(self):
         self.seen = []
@@ -73,24 +73,24 @@ class Calc:
 
 
 async def asked(options, prompt="go"):
-    """All messages of a run."""
+    """Return all messages of a run."""
     return [message async for message in query(prompt=prompt, options=options)]
 
 
 async def received(client):
-    """The result of a turn."""
+    """Return the result of a turn."""
     messages = [message async for message in client.receive_response()]
     assert isinstance(messages[-1], ResultMessage)
     return messages[-1]
 
 
 def results_of(model):
-    """What the model was told by tools, as text and whether it was an error."""
+    """Return the tool results that the model got, each with its text and whether it is an error."""
     return [(each.text, each.is_error) for request in model.requests for each in request.tool_results]
 
 
 def test_the_version_is_one_that_is_supported():
-    """`make clis` runs what it says it does."""
+    """The CLI that these tests run is a supported version, so that `make clis` runs what it says it does."""
     with ClaudeEnvironment("http://127.0.0.1:9") as clean:
         done = subprocess.run(
             [cli_under_test(), "--version"],
@@ -104,7 +104,7 @@ def test_the_version_is_one_that_is_supported():
 
 
 async def test_a_text(scripted):
-    """The start of a session, what the model says, and the result."""
+    """A run has the start of a session, the model's text and the result."""
     async with scripted([say("hello")]) as (_, options):
         messages = await asked(options)
     start = next(each for each in messages if isinstance(each, SystemMessage) and each.subtype == "init")
@@ -131,7 +131,7 @@ async def test_tools(scripted):
 
 
 async def test_permissions(scripted):
-    """A callback changes the input of one call and denies the other, and the model hears why."""
+    """A callback changes the input of one call and denies the other, and the model gets the reason."""
     calc = Calc()
 
     async def decide(name, given, context):
@@ -151,7 +151,7 @@ async def test_permissions(scripted):
 
 
 async def test_hooks(scripted):
-    """One sees a call and its result, another denies the next one."""
+    """A hook sees a call and its result, and denies the next call."""
     calc, seen = Calc(), []
 
     async def note(given, tool_use_id, context):
@@ -171,7 +171,7 @@ async def test_hooks(scripted):
 
 
 async def test_several_prompts(scripted):
-    """The model is sent what was said before."""
+    """The second request to the model has the first prompt and the first answer."""
     async with (
         scripted([say("first"), say("second")]) as (model, options),
         ClaudeSDKClient(options) as client,
@@ -217,7 +217,7 @@ async def test_structured_output(scripted):
 
 
 async def test_partial_messages(scripted):
-    """The pieces come before the whole."""
+    """The pieces of a text arrive as stream events."""
     async with scripted([say("hello")], include_partial_messages=True) as (_, options):
         messages = await asked(options)
     events = [each.event for each in messages if isinstance(each, StreamEvent)]
@@ -226,12 +226,12 @@ async def test_partial_messages(scripted):
 
 
 async def test_errors_are_typed(scripted):
-    """Too many turns, and an API that refuses."""
+    """Too many turns and an error of the API each raise ResultError."""
     calc = Calc()
     async with scripted([call(ADD, a=1, b=1)], finished=False, **calc.options(max_turns=1)) as (_, options):
         with pytest.raises(ResultError, match="turns"):
             await asked(options)
-    # Some repeat a 400 in a plainer form before they give up.
+    # Some CLIs repeat a request after a 400 in a plainer form before they give up.
     async with scripted([fail(400, message="no such luck")] * 3, finished=False) as (_, options):
         with pytest.raises(ResultError, match="no such luck"):
             await asked(options)
@@ -254,6 +254,6 @@ async def test_control_requests(scripted):
 
 
 async def test_unknown_messages_pass_through(scripted):
-    """With everything that the CLI says in the stream, the run is the same."""
+    """A run with every message of the CLI in the stream ends with the same result."""
     async with scripted([say("hello")], include_all_messages=True) as (_, options):
         assert (await asked(options))[-1].result == "hello"

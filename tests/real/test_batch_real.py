@@ -85,7 +85,7 @@ async def run_with_a_kill(tmp_path, model, names, **settings):
                 await opened.add({f"k{number}": f"k{number}" for number in range(TASKS)})
             first = start(names[0], until_done=False)
             with anyio.fail_after(100):
-                while sum(bought for _, bought in model.asked) < 2:  # both places are in mid-turn
+                while sum(bought for _, bought in model.asked) < 2:  # both concurrent runs are in mid-turn
                     await anyio.sleep(0.05)
                 if "store" in settings:
                     await wait_until_stored(settings["store"], cwd)
@@ -127,17 +127,17 @@ async def wait_until_stored(url, cwd):
 
 
 def check(model, done, unknown, bought):
-    """Every tool was paid exactly once, and only the two lost turns were asked again."""
+    """Assert that each task bought exactly once, and that only the two lost turns were requested again."""
     keys = {f"k{number}" for number in range(TASKS)}
     assert {each.key: each.state for each in done} == dict.fromkeys(keys, "done")
     assert sorted(bought) == sorted(keys)
     assert len(model.asked) - 2 * TASKS == 2
     assert {each.attempts for each in done} == {1, 2}
-    assert len(unknown) == 2  # what the lost turns cost nobody knows
+    assert len(unknown) == 2  # the cost of the lost turns is unknown
 
 
 async def test_a_lost_run_goes_on_from_its_transcript(tmp_path, monkeypatch):
-    """In another process on the same machine."""
+    """A second worker process on the same machine resumes it."""
     monkeypatch.setenv("TOOLWIRE_BATCHES", str(tmp_path / "state"))
     model = Shopper()
     began = time.monotonic()
@@ -149,7 +149,7 @@ async def test_a_lost_run_goes_on_from_its_transcript(tmp_path, monkeypatch):
 async def test_a_lost_run_goes_on_from_the_session_store_on_another_machine(
     tmp_path, monkeypatch, postgres_url
 ):
-    """With a fresh home and no file of the first machine."""
+    """The second worker has a fresh home and no file of the first machine."""
     monkeypatch.setenv("TOOLWIRE_BATCHES", str(tmp_path / "state"))
     model = Shopper()
     found = await run_with_a_kill(tmp_path, model, ["one", "other"], at=postgres_url, store=postgres_url)

@@ -24,7 +24,7 @@ def api():
 
 
 def shop_for(api, folder, **more):
-    """AgentPMT's catalogue, at the sample API, with files of its own."""
+    """Return AgentPMT's catalogue, aimed at the sample API, with files of its own."""
     environ = {
         "AGENT_PAYMENT_API_KEY": KEY,
         "AGENT_PAYMENT_BUDGET_KEY": BUDGET,
@@ -35,7 +35,7 @@ def shop_for(api, folder, **more):
 
 
 async def asked(client, text):
-    """The messages of one turn."""
+    """Send a prompt and return the messages of its turn."""
     await client.query(text)
     return [message async for message in client.receive_response()]
 
@@ -67,7 +67,7 @@ async def test_a_paid_call_tells_its_cost_and_balance(scripted, api, tmp_path):
 
 
 async def test_the_budget_stops_the_model_and_not_the_conversation(scripted, api, tmp_path):
-    """Of three calls at once a budget of one cent and a half lets one through; the model reads why."""
+    """A budget of 1.5 cents lets one of three concurrent calls through; the model gets the reason for the rest."""
     shop = shop_for(api, tmp_path, budget="0.015")
     cities = ("Ulm", "Oslo", "Lima")
     script = [turn(*(call("mcp__shop__weather", city=city) for city in cities)), say("One.")]
@@ -114,7 +114,7 @@ async def test_what_changes_at_the_api_reaches_the_model(scripted, api, tmp_path
 
 
 async def test_a_change_before_the_first_request_is_all_the_model_sees(scripted, api, tmp_path):
-    """Connected, and not asked yet: the new tool is listed to the model, and the old one is not."""
+    """After a change between connecting and the first prompt, the model gets the new tool and not the old one."""
     shop = shop_for(api, tmp_path, refresh=None)
     async with scripted([say("Hello.")], mcp_servers={"shop": shop}, allowed_tools=["mcp__shop"]) as (
         model,

@@ -1,4 +1,4 @@
-"""The scripted CLI held to the real one: the same scenario on both gives the user the same messages."""
+"""The scripted CLI compared with the real one: the same scenario on both gives the user the same messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # each scenario star
 
 LIMIT = 60
 
-# What the scripted CLI does otherwise, and why it stays so. Frames and fields named here are not compared.
+# Where the scripted CLI differs, and why it stays so. Frames and fields named here are not compared.
 DIFFERENCES = {
     "system/thinking_tokens": "estimates of the real CLI's own counter; the script says nothing of them",
     "system/init: built-in tools, agents, skills, commands, plugins, paths": "there is nothing behind them here",
@@ -91,7 +91,7 @@ async def forbid(given, tool_use_id, context):
 
 @dataclass
 class Scenario:
-    """A script, and the options beside the server."""
+    """A script, and the options that are given beside the server."""
 
     script: Callable[[], list[Any]]
     options: dict[str, Any] = field(default_factory=dict)
@@ -137,7 +137,7 @@ def imitated(cli, options):
 
 
 async def messages(options):
-    """What a user gets of a run, the exception at its end included."""
+    """Return what a user gets of a run, including the exception at its end."""
     seen = []
     with anyio.fail_after(LIMIT):
         try:
@@ -149,7 +149,7 @@ async def messages(options):
 
 
 def normal(seen):
-    """Without what differs from run to run, and what `DIFFERENCES` names."""
+    """Return the messages without what differs from run to run, and without what `DIFFERENCES` names."""
     frames = [("raised", str(each)) if isinstance(each, Exception) else shown(each) for each in seen]
     return together([frame for frame in frames if frame is not None])
 
@@ -187,7 +187,7 @@ def shown(message):
 
 
 def together(frames):
-    """The blocks of one message side by side, whenever the results of its calls came."""
+    """Put the blocks of one message side by side, no matter when the results of its calls came."""
     ordered = []
     for frame in frames:
         at = [

@@ -142,7 +142,7 @@ def calc():
 
 
 def prepare(folder):
-    """A repository with a change in it, and a folder."""
+    """Create a Git repository with a change in it, and a folder."""
     (folder / "sub").mkdir()
     (folder / "a.txt").write_text("tea\n")
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]
@@ -161,7 +161,7 @@ def placed(argument, folder, task):
 
 
 async def try_all(client, folder, sent):
-    """What became of each request: the answer, or the error."""
+    """Send each request; yield it with its method and the response or the error."""
     await client.query(prompts())
     (task,) = [
         message.task_id
@@ -180,7 +180,7 @@ async def try_all(client, folder, sent):
 
 
 def misfits(value, kind, where):
-    """Where an answer is not what its type says: a field more, a field less, another kind."""
+    """Return where a response does not match its type: a field too many, one too few, a value of another kind."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return min((misfits(value, each, where) for each in inner), key=len)
@@ -199,7 +199,7 @@ def misfits(value, kind, where):
 
 
 def is_a(value, kind):
-    """Whether a value is of a kind, whatever is inside it."""
+    """Return whether a value is of a kind, no matter what is inside it."""
     if kind is typing.Any or typing.get_origin(kind) is typing.Literal:
         return kind is typing.Any or value in typing.get_args(kind)
     plain_kind = dict if typing.is_typeddict(kind) else typing.get_origin(kind) or kind
@@ -207,7 +207,7 @@ def is_a(value, kind):
 
 
 def shown(kind):
-    """A return type, as a reader would write it."""
+    """Return a return type as text, as a reader would write it."""
     if kind is toolwire.PermissionMode:
         return "PermissionMode"
     return (
@@ -235,7 +235,7 @@ def outcome(answer, folder):
 
 
 def table(version, seen, folder):
-    """One row for each request and method."""
+    """Return the table, with one row for each request and method."""
     rows = {}
     for request, name, answer in seen:
         kind = inspect.signature(getattr(ClaudeSDKClient, name)).return_annotation
@@ -247,7 +247,7 @@ def table(version, seen, folder):
 
 
 async def test_each_control_request_is_answered_and_the_page_says_how(scripted):
-    """Each is sent by its method and answered with what its type says, or its typed error; the page agrees."""
+    """Each method sends its request and returns what its type says, or raises its typed error; the page agrees."""
     sent = []
 
     def note(direction, frame):
@@ -269,7 +269,7 @@ async def test_each_control_request_is_answered_and_the_page_says_how(scripted):
             async with ClaudeSDKClient(options) as client:
                 version = (await client.get_binary_version())["version"]
                 seen = [each async for each in try_all(client, folder, sent)]
-                assert [message async for message in client.receive_messages()]  # end_session: they end
+                assert [message async for message in client.receive_messages()]  # these end with end_session
                 assert not client.connected
     wrong = {
         name: bad
@@ -287,7 +287,7 @@ async def test_each_control_request_is_answered_and_the_page_says_how(scripted):
 
 
 def test_each_method_is_tried():
-    """No method of the client that asks the CLI is left out."""
+    """Every method of the client that sends a control request is tried."""
     methods = {
         name
         for name, member in inspect.getmembers(ClaudeSDKClient, inspect.isfunction)

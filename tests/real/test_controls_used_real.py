@@ -15,7 +15,7 @@ LIMIT = 60
 
 
 async def test_waiting_prompts_are_on_the_receipt(scripted):
-    """An interrupt tells which prompts still wait, and one of them can be taken back."""
+    """A queued prompt can be cancelled once, and the response to interrupt() names the others it cancelled."""
     server, started = ToolServer("calc"), anyio.Event()
 
     @server.tool
@@ -52,7 +52,7 @@ async def test_waiting_prompts_are_on_the_receipt(scripted):
 
 
 async def test_a_move_needs_trust_first(scripted):
-    """A folder that nobody trusted is asked about; trusted, the session moves there."""
+    """Moving to an untrusted folder returns "needs_trust"; with trust, the session moves there."""
     with anyio.fail_after(LIMIT):
         async with scripted([]) as (_, options):
             folder = Path(options.cwd) / "sub"
@@ -65,7 +65,7 @@ async def test_a_move_needs_trust_first(scripted):
 
 
 async def test_proactivity_after_initializing_again(scripted):
-    """What the first initialize did not ask for, a second one may."""
+    """A second initialize may request proactivity, although the first did not."""
     with anyio.fail_after(LIMIT):
         async with scripted([]) as (_, options), ClaudeSDKClient(options) as client:
             again = await client.reinitialize(proactivity=True)
@@ -74,7 +74,7 @@ async def test_proactivity_after_initializing_again(scripted):
 
 
 async def test_files_go_back_after_a_look(scripted):
-    """A dry run names the file that changed and leaves it; the real one puts it back."""
+    """A dry run names the file that changed and leaves it; the real one restores the state before the prompt."""
     name = str(uuid.uuid4())
 
     async def prompts():

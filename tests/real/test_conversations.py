@@ -191,7 +191,7 @@ async def test_an_answer_of_the_wrong_shape_is_corrected_by_the_model(scripted):
 
 
 async def test_no_structured_output_is_an_error_with_the_reply(scripted):
-    """A model that only talks gives a clear error that carries what it said."""
+    """If the model only talks, the error carries what it said."""
     async with scripted([say("I would rather not."), say("No.")]) as (_, options):
         with (
             anyio.fail_after(LIMIT),
@@ -238,7 +238,7 @@ async def test_max_turns(scripted):
 
 
 async def test_resume(scripted):
-    """A session goes on in a second process with what was said in the first."""
+    """A session resumes in a second process with the messages of the first."""
     async with scripted([say("Noted: 42."), say("42.")]) as (model, options):
         with anyio.fail_after(LIMIT):
             first = await run("Remember 42.", options=options)
@@ -249,7 +249,7 @@ async def test_resume(scripted):
 
 
 async def test_tools_permissions_and_hooks(scripted, tmp_path):
-    """A built-in tool call: hook, permission question, tool result, each seen and each answered."""
+    """A call of a built-in tool reaches the hook and the permission callback, whose denial is the tool's result."""
     hooked, asked = [], []
 
     async def hook(hook_input, tool_use_id, context):
@@ -332,7 +332,7 @@ async def test_a_pool_gives_each_conversation_its_own_cli(scripted):
 
 @pytest.mark.parametrize("way", ["break", "scope", "error"])
 async def test_leaving_in_mid_turn_is_quick(scripted, way):
-    """Out of the loop while the model hangs: the CLI is gone at once, not when the model answers."""
+    """Leaving the loop while the model hangs ends the CLI at once, not when the model answers."""
     async with scripted([hang()]) as (model, options):
         with anyio.fail_after(LIMIT), suppress(LookupError), anyio.CancelScope() as scope:
             async with aclosing(query(prompt="go", options=options)) as stream:

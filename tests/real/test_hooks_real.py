@@ -1,8 +1,9 @@
-"""Hooks with the real CLI: what each is told, and what its answer does to what the model gets.
+"""Hooks with the real CLI: the input that each gets, and the effect of its output on what the model gets.
 
-Not provoked: CwdChanged (a `cd` of the shell tool does not raise it), Setup (it is over before an SDK's hooks are
-known), TeammateIdle (needs a team of agents). SessionStart and SessionEnd are seen with /clear and /compact; as the
-CLI itself starts and ends they do not come, for an SDK's hooks are not known yet, and its input has ended.
+Not provoked: CwdChanged (a `cd` of the shell tool does not raise it), Setup (it is over before an SDK's hooks
+are known), TeammateIdle (needs a team of agents). SessionStart and SessionEnd are provoked with /clear and
+/compact; they do not come when the CLI itself starts and ends, since an SDK's hooks are not known yet, or its
+input has ended.
 """
 
 import json
@@ -37,13 +38,13 @@ UNTYPED = {"mcp_server"}  # the CLI sends it with MCP tools; the official types 
 
 
 class Told(dict):
-    """What hooks were told, by event."""
+    """The inputs that hooks got, by event."""
 
     def note(self, event):
         self.setdefault(event["hook_event_name"], []).append(event)
 
     def check(self):
-        """Hold each input against its type. Not in `note`: what is raised in a hook fails no test."""
+        """Compare each input with its type. Not done in `note`: an exception in a hook fails no test."""
         for name, events in self.items():
             kind = getattr(hook_types, f"{name}HookInput")
             for event in events:
@@ -52,7 +53,7 @@ class Told(dict):
 
 
 def watch(hooks, told, **answers):
-    """Note every event; answer those that have an answer."""
+    """Record every event, and answer those for which an output is given."""
     for name in typing.get_args(hook_types.HookEvent):
 
         async def hook(event, name=name):
@@ -69,17 +70,17 @@ async def one(client, prompt):
 
 
 async def until(told, event):
-    """Wait for an event that no answer of the model brings about."""
+    """Wait for an event that does not come from an answer of the model."""
     await eventually(lambda: event in told)
 
 
 def got(request):
-    """All that the model got with a request, as text."""
+    """Return all messages that the model got with a request, as text."""
     return json.dumps(request.body["messages"], ensure_ascii=False)
 
 
 async def test_tools(scripted, tmp_path):
-    """Deny, allow with another input, ask, change input, other output, context; and which patterns match."""
+    """Hooks deny, allow, ask, change input and output, and add context; their patterns select the tools."""
     hooks, told, matched, asked = Hooks(), Told(), [], []
     written = tmp_path / "written.txt"
 
@@ -158,7 +159,7 @@ async def test_tools(scripted, tmp_path):
 
 
 async def test_prompts_and_the_session(scripted):
-    """Context for a prompt, a blocked prompt, a Stop that goes on; compaction, another model, a new session."""
+    """Hooks add context, block a prompt, go on after Stop, and see compaction, another model and a new session."""
     hooks, told = Hooks(), Told()
 
     def prompt(event):
@@ -178,7 +179,8 @@ async def test_prompts_and_the_session(scripted):
     hooks.session_start("clear")(lambda event: cleared.append(event["source"]))
     hooks.session_start("compact")(lambda event: cleared.append(event["source"]))
     hooks.pre_compact("auto")(lambda event: cleared.append("never"))
-    script = [say("one"), say("two"), *(say("the summary or more") for _ in range(4))]  # it takes one or two
+    # A compaction takes one or two of the last answers.
+    script = [say("one"), say("two"), *(say("the summary or more") for _ in range(4))]
     async with scripted(script, hooks=hooks, model="claude-sonnet-4-5", finished=False) as (model, options):
         with anyio.fail_after(LIMIT):
             async with ClaudeSDKClient(options) as client:
@@ -220,7 +222,7 @@ async def test_prompts_and_the_session(scripted):
 
 
 async def test_subagents_tasks_and_files(scripted):
-    """A subagent's start and stop; tasks, instructions, worktrees, a watched file, changed settings."""
+    """Hooks see a subagent's start and stop, tasks, instructions, worktrees, a changed file and a new folder."""
     hooks, told = Hooks(), Told()
     folder = {}
     watch(
@@ -294,7 +296,7 @@ async def test_subagents_tasks_and_files(scripted):
 
 
 async def test_permission_requests_and_elicitation(scripted, tmp_path):
-    """In place of a person: allow with another input, deny; a server's question, its answer, the notification."""
+    """Hooks decide in place of a person, and see a server's elicitation, its result and the notification."""
     hooks, told = Hooks(), Told()
     written = tmp_path / "written.txt"
 
@@ -350,7 +352,7 @@ async def test_permission_requests_and_elicitation(scripted, tmp_path):
     assert written.read_text() == "by the hook"
     assert [event["tool_name"] for event in told["PermissionRequest"]] == ["Write", "Bash"]
     assert told["PermissionRequest"][1]["permission_suggestions"]
-    assert len(asked) == 1  # with a URL, this CLI heeds the answer of neither hook
+    assert len(asked) == 1  # with a URL, this CLI ignores the output of both hooks
     assert told["ElicitationResult"][0]["action"] == "decline"
     assert told["Elicitation"][0]["url"] == "https://example.com/"
     assert told["ElicitationResult"][0]["mcp_server_name"] == "pay"
@@ -359,7 +361,7 @@ async def test_permission_requests_and_elicitation(scripted, tmp_path):
 
 
 async def test_auto_mode_and_settings(scripted):
-    """A call that auto mode refuses; settings that change on disk."""
+    """Hooks see a call that auto mode refuses, and settings that change on disk."""
     hooks, told = Hooks(), Told()
     watch(hooks, told)
     matched = []
@@ -384,7 +386,7 @@ async def test_auto_mode_and_settings(scripted):
 
 
 async def test_hooks_that_go_wrong(scripted, caplog):
-    """A crash and a hang, each with on_failure left out, continue and block; nonsense; and the end of a run."""
+    """Hooks that crash or hang, with on_failure unset, "continue" and "block"; odd outputs; the end of a run."""
     caplog.set_level(logging.WARNING, "toolwire.hooks")
     hooks, cut = Hooks(), []
 

@@ -20,7 +20,7 @@ COUNT = 5_000
 
 
 class Company(BaseHTTPRequestHandler):
-    """A company's API that says what it was asked."""
+    """A company's API that records its requests and returns their paths."""
 
     def do_GET(self):
         self.server.asked.append((self.path, self.headers.get("X-Api-Key")))
@@ -32,7 +32,7 @@ class Company(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_):
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def company():
 
 
 async def test_one_of_5000_operations_is_found_and_called(scripted, company):
-    """The first request carries no definitions of them; the search finds the operation by what it does."""
+    """The first request to the model has no definitions of them; the search finds the operation by what it does."""
     address = f"http://127.0.0.1:{company.server_address[1]}"
     api = OpenAPI(
         ordinary(COUNT),
@@ -86,7 +86,7 @@ async def test_one_of_5000_operations_is_found_and_called(scripted, company):
 
 
 async def test_our_search_reveals_tools_to_the_cli(scripted):
-    """Without the CLI's search, ours shows a few, and what is found is offered in the same turn."""
+    """Without the CLI's search, ours offers only its own tools, and one that it finds in the same turn."""
     server = searchable(make_tools(COUNT))
     script = [
         call("mcp__many__find_tools", query="give money back", limit=1),

@@ -40,7 +40,7 @@ class Session:
         self._write({"type": "control_request", "request_id": "1", "request": {"subtype": "initialize"}})
 
     def ask(self, prompt: str) -> list[Frame]:
-        """Send a prompt; all frames up to the result."""
+        """Send a prompt; return all frames up to the result."""
         message = {"role": "user", "content": prompt}
         self._write({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": "default"})
         frames: list[Frame] = []
@@ -93,7 +93,7 @@ def blocks(frames: list[Frame], kind: str = "assistant") -> list[dict[str, Any]]
 
 
 def test_two_turns_of_one_session():
-    """Texts reach the user and prompts the model, turn after turn; the CLI asks nothing on its own."""
+    """Texts reach the user and prompts the model, turn after turn; the CLI sends no other requests."""
     odd = "añ😀\u2028 second"
     with (
         ScriptedModel(

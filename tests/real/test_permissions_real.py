@@ -1,4 +1,4 @@
-"""Permissions with the real CLI, each seen by what the model receives next."""
+"""Permissions with the real CLI, each checked by what the model receives next."""
 
 import json
 import stat
@@ -37,11 +37,11 @@ def calc():
 
 
 async def nobody(prompt):
-    """A terminal whose user has left."""
+    """Give no answer, as a terminal whose user has left."""
 
 
 async def asked_by_cli(scripted, calc, decide, script=None):
-    """One run in which the model adds; what it received for that."""
+    """Run a script in which the model adds; return the tool results that it received."""
     script = script or [call("mcp__calc__add", a=1, b=2), say("done")]
     async with scripted(script, mcp_servers={"calc": calc}, can_use_tool=decide) as (model, options):
         with anyio.fail_after(LIMIT):
@@ -50,7 +50,7 @@ async def asked_by_cli(scripted, calc, decide, script=None):
 
 
 async def test_allow_with_the_whole_context(scripted, calc):
-    """The callback is told all that the CLI said, and a yes runs the tool with the input it had."""
+    """The callback gets everything that the CLI sent, and allowing runs the tool with its original input."""
     seen = []
 
     async def decide(name, given, context):
@@ -75,7 +75,7 @@ async def test_allow_with_the_whole_context(scripted, calc):
 
 
 async def test_deny_tells_the_model_why(scripted, calc):
-    """The message of a no is what the model gets."""
+    """The model gets the message of the denial."""
 
     async def decide(*_):
         return PermissionResultDeny(message="not on Sundays")
@@ -85,7 +85,7 @@ async def test_deny_tells_the_model_why(scripted, calc):
 
 
 async def test_changed_input(scripted, calc):
-    """The tool runs with the input of the answer."""
+    """The tool runs with the input that the callback returned."""
 
     async def decide(name, given, context):
         return PermissionResultAllow(updated_input={**given, "b": 40})
@@ -95,7 +95,7 @@ async def test_changed_input(scripted, calc):
 
 
 async def test_a_rule_for_the_session_is_asked_once(scripted, calc):
-    """After an `always` the second call runs unasked."""
+    """After the answer "always", the second call runs without asking."""
     asked = []
 
     def asker(name, given, context):
@@ -109,7 +109,7 @@ async def test_a_rule_for_the_session_is_asked_once(scripted, calc):
 
 
 async def test_remember_keeps_the_guards_in_front(scripted, calc):
-    """An `always` that stays in the program is not asked again, but the policy before it still is."""
+    """An "always" that stays in the program is not asked again, but the policy before it still decides first."""
     asked = []
 
     def asker(name, given, context):
@@ -124,7 +124,7 @@ async def test_remember_keeps_the_guards_in_front(scripted, calc):
 
 
 async def test_a_page_to_open_is_declined_where_nobody_can(scripted):
-    """Without a terminal, the URL route of the CLI ends in a decline that the model reads."""
+    """Without a terminal, an elicitation with a URL is declined, and the model can read that."""
     server = ToolServer("s")
 
     @server.tool
@@ -142,7 +142,7 @@ async def test_a_page_to_open_is_declined_where_nobody_can(scripted):
 
 
 async def test_deny_with_interrupt_ends_the_turn(scripted, calc):
-    """The model is not called again in this turn, and hears of it in the next."""
+    """The model is not called again in this turn, and learns of the interrupt in the next."""
 
     async def decide(*_):
         return PermissionResultDeny(message="stop it all", interrupt=True)
@@ -159,11 +159,11 @@ async def test_deny_with_interrupt_ends_the_turn(scripted, calc):
                 assert [message async for message in client.receive_response()][-1].result == "next"
         heard = str(model.requests[1].body["messages"])
         assert "[Request interrupted by user for tool use]" in heard
-        assert "stop it all" not in heard  # the CLI puts words of its own in the place of the message
+        assert "stop it all" not in heard  # the CLI replaces the message by words of its own
 
 
 async def test_a_withdrawn_question_cancels_the_callback(scripted, calc):
-    """An interrupt while the question is open cancels the callback; the session goes on."""
+    """An interrupt during a permission request cancels the callback; the session goes on."""
     started, cancelled = anyio.Event(), anyio.Event()
 
     async def decide(*_):
@@ -190,7 +190,7 @@ async def test_a_withdrawn_question_cancels_the_callback(scripted, calc):
 
 
 async def test_a_stack_of_policies(scripted, tmp_path):
-    """`rm -rf` and a file outside are refused with the reason; harmless calls pass; all of it is on record."""
+    """`rm -rf` and a file outside are refused with the reason; harmless calls pass; the audit log has all of it."""
     folder, secret, record = tmp_path / "project", tmp_path / "secret.txt", tmp_path / "audit.jsonl"
     folder.mkdir()
     secret.write_text("hidden")
@@ -270,7 +270,7 @@ async def test_an_allow_list_as_a_hook_decides_on_every_line(scripted):
 
 
 async def test_a_policy_that_fails_denies(scripted, calc, caplog):
-    """A bug in a policy is a no that the model can read, and a line in the log with the policy's name."""
+    """A policy that raises denies the call with a text that the model can read, and the log names the policy."""
 
     def broken(*_):
         raise RuntimeError("bug")

@@ -23,7 +23,7 @@ SMALL = {"command": sys.executable, "args": [str(PROGRAM)]}
 
 
 class Gate:
-    """A server over stdio that begins when it is let."""
+    """A server over stdio that waits for `open()` before it begins."""
 
     def __init__(self, path):
         os.mkfifo(path)
@@ -39,7 +39,7 @@ class Gate:
 
 @pytest.fixture
 def gate(tmp_path):
-    """A closed gate."""
+    """Return a server that has not begun yet."""
     made = Gate(tmp_path / "gate")
     yield made
     made.close()
@@ -58,7 +58,7 @@ def calc():
 
 @contextmanager
 def small_over_http():
-    """The same small server on a loopback port."""
+    """Serve the same small server on a loopback port; yield its configuration."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
@@ -90,7 +90,7 @@ def small_over_http():
 
 
 async def open_once_pending(client, gate, name):
-    """Let the server begin when the CLI has said that it waits for it."""
+    """Let the server begin once the CLI reports that it waits for it."""
     while True:
         servers = (await client.get_mcp_status())["mcpServers"]
         if any((server["name"], server["status"]) == (name, "pending") for server in servers):
@@ -99,7 +99,7 @@ async def open_once_pending(client, gate, name):
 
 
 async def first_tools(client, model):
-    """The MCP tools that the model is offered in a turn."""
+    """Run a turn; return the names of the MCP tools that the model is offered in it."""
     await client.query("hello")
     async for _ in client.receive_response():
         pass
@@ -128,7 +128,7 @@ async def test_the_first_turn_has_the_tools_of_a_late_server(scripted, gate, wai
 
 
 async def test_servers_of_every_kind_are_waited_for(scripted, gate):
-    """In-process, started by the CLI, and remote: all are there with their tools at the end."""
+    """Servers in this process, started by the CLI, and remote: all have their tools at the end."""
     with anyio.fail_after(LIMIT), small_over_http() as http:
         servers = {"calc": calc(), "late": gate.config, "http": http}
         async with (
@@ -146,7 +146,7 @@ async def test_servers_of_every_kind_are_waited_for(scripted, gate):
 
 
 async def test_late_and_failed_servers_are_named(scripted, gate):
-    """A time-out names those that are late and those that failed, with the CLI's reasons."""
+    """A timeout names those that are late and those that failed, with the CLI's reasons."""
     servers = {
         "calc": calc(),
         "late": gate.config,
@@ -172,7 +172,7 @@ async def test_late_and_failed_servers_are_named(scripted, gate):
 
 
 async def test_a_disabled_server_is_not_waited_for(scripted):
-    """One that is switched off does not count, unless it is asked for."""
+    """A server that is switched off does not count, unless it is named."""
     with anyio.fail_after(LIMIT):
         async with (
             scripted([], mcp_servers={"small": SMALL}) as (_, options),
@@ -186,7 +186,7 @@ async def test_a_disabled_server_is_not_waited_for(scripted):
 
 
 async def test_a_server_of_the_options_can_be_removed(scripted, tmp_path):
-    """Servers that the CLI started itself go too, and one without arguments comes."""
+    """A server that the CLI started itself can be removed, and one without arguments added."""
     bare = tmp_path / "bare"
     bare.write_text(f"#!{sys.executable}\n{PROGRAM.read_text()}")
     bare.chmod(0o755)
@@ -204,7 +204,7 @@ async def test_a_server_of_the_options_can_be_removed(scripted, tmp_path):
 
 
 async def test_a_config_in_json_is_waited_for_too(scripted):
-    """Servers that toolwire does not know by name are those that the CLI lists."""
+    """toolwire does not know the names of these servers, so it waits for those that the CLI lists."""
     text = json.dumps({"mcpServers": {"small": SMALL}})
     with anyio.fail_after(LIMIT):
         async with scripted([], mcp_servers=text) as (_, options), ClaudeSDKClient(options) as client:

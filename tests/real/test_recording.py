@@ -19,7 +19,7 @@ KEY = 'sk-ant-"real"/key+with every\\thing~é'
 
 
 def calculator(result=None):
-    """A server whose `add` adds, or gives a fixed result."""
+    """Return a server whose `add` adds, or returns a fixed result."""
     calc = ToolServer("calculator")
 
     @calc.tool
@@ -31,14 +31,14 @@ def calculator(result=None):
 
 
 def replayed(replay, server):
-    """Options for a replay of what `test_a_real_run_replays` records."""
+    """Return options for a replay of what `test_a_real_run_replays` records."""
     return ClaudeAgentOptions(
         spawn_claude_code_process=replay, mcp_servers={"calc": server}, allowed_tools=["mcp__calc"]
     )
 
 
 async def test_a_real_run_replays(scripted, tmp_path):
-    """A run with a tool call replays to the same messages, and a changed tool result is found at its line."""
+    """A run with a tool call replays to the same messages, and a changed tool result is reported with its line."""
     path = tmp_path / "run.jsonl"
     script = [call("mcp__calc__add", a=15, b=27), lambda request: say(request.tool_results[0].text)]
     given = {"mcp_servers": {"calc": calculator()}, "allowed_tools": ["mcp__calc"]}
@@ -62,7 +62,7 @@ async def test_a_real_run_replays(scripted, tmp_path):
 
 
 async def test_a_key_in_the_environment_is_not_in_the_recording(scripted, tmp_path):
-    """Said by the user, the model and a tool, in every form, an API key never gets into the file."""
+    """An API key never gets into the file, in whatever form the user, the model or a tool says it."""
     path = tmp_path / "run.jsonl"
     encoded = [b64encode(b"x" * at + KEY.encode()).decode() for at in range(3)]
     safe = [urlsafe_b64encode(b"x" * at + KEY.encode()).decode() for at in range(3)]

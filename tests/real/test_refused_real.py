@@ -1,4 +1,4 @@
-"""What is refused cannot run, and what is taken does: the official SDK and ours with the real CLI, side by side."""
+"""Options that toolwire refuses cannot run, and those that it accepts do: both packages with the real CLI."""
 
 import json
 import subprocess
@@ -70,7 +70,7 @@ TAKEN = [
 
 
 def run(package: str, codes: list[str]) -> tuple[list[str], list[str]]:
-    """What becomes of each row with one package, and the system prompts that the model saw."""
+    """Run the options with one package; return the outcome of each, and the system prompts that the model got."""
     rules = [lambda request: say("ok")]
     with ScriptedModel([], rules=rules) as model, ClaudeEnvironment(model) as env:
         given = json.dumps({"codes": codes, "cli": bundled_cli(), "cwd": str(env.cwd)})
@@ -88,7 +88,7 @@ def run(package: str, codes: list[str]) -> tuple[list[str], list[str]]:
 
 
 def test_what_is_refused_cannot_run():
-    """With the official SDK each row of the table ends as its column says."""
+    """With the official SDK, each row of the table of refused options ends as its column says."""
     rows = find_refused()
     outcomes, _ = run("claude_agent_sdk", [row.code for row in rows])
     told = {row.code: row.there for row in rows}
@@ -97,7 +97,7 @@ def test_what_is_refused_cannot_run():
 
 @pytest.mark.parametrize("package", ["claude_agent_sdk", "toolwire"])
 def test_what_is_taken_runs(package: str):
-    """Each of these gets its answer from the model, there as here; only here a text is the prompt."""
+    """These options run with both packages; a system prompt given as text reaches the model only with toolwire."""
     outcomes, prompts = run(package, TAKEN)
     assert dict(zip(TAKEN, outcomes, strict=True)) == dict.fromkeys(TAKEN, "ok")
     assert any("You are terse." in prompt for prompt in prompts) == (package == "toolwire")

@@ -40,7 +40,7 @@ def command(*arguments):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Where the user is."""
+    """Return the folder in which the user runs the command."""
     (tmp_path / "app.py").write_text(APP)
     return tmp_path
 
@@ -59,7 +59,7 @@ def in_pipe(folder, env, *arguments):
 
 
 def scripted_env(folder):
-    """For --scripted, which makes the CLI's own environment itself."""
+    """Return an environment for --scripted, which makes the CLI's own environment itself."""
     return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TOOLWIRE_CLI": cli_under_test()}
 
 
@@ -107,7 +107,7 @@ def test_live_offers_the_targets_tools_and_nothing_else(folder):
 
 
 def test_live_without_a_good_key_names_the_way_out(folder):
-    """One line, and exit code 1."""
+    """The error is one line that mentions --scripted, and the exit code is 1."""
     with ScriptedModel([fail(401)]) as model, ClaudeEnvironment(model) as env:
         done = in_pipe(folder, env.env, "hi")
     assert done.returncode == 1
@@ -119,7 +119,7 @@ def test_live_without_a_good_key_names_the_way_out(folder):
 
 @pytest.mark.anyio
 async def test_a_recorded_run_can_be_replayed(folder):
-    """--record writes what the test kit plays."""
+    """Replay plays the file that --record writes."""
     done = in_pipe(folder, scripted_env(folder), "--scripted", "--record", "run.jsonl", "--json", "hello")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["type"] == "result"

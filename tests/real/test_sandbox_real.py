@@ -19,7 +19,7 @@ SANDBOX = {
 
 @pytest.mark.parametrize("sandbox", [None, SANDBOX], ids=["without", "with"])
 async def test_a_command_cannot_write_outside(scripted, tmp_path, sandbox):
-    """With it the file is not written: it is kept out, or the CLI does not start where there is no sandbox."""
+    """With a sandbox the file is not written: the write fails, or the CLI refuses to start without one."""
     outside = tmp_path / "outside"
     script = [call("Bash", command=f"touch {outside}", description="write"), say("done")]
     options = {"can_use_tool": allow("Bash"), **({"sandbox": sandbox} if sandbox else {})}

@@ -1,4 +1,4 @@
-"""The real CLI with secrets in the options: no process shows them, and nothing that toolwire says does."""
+"""The real CLI with secrets in the options: no command line shows them, and no log, span or error of toolwire."""
 
 import http.server
 import logging
@@ -31,7 +31,7 @@ HEADER, TOKEN, PASSWORD, ENV, SETTING, TOOL, DSN = SECRETS
 
 @contextmanager
 def refusing_server():
-    """An address that takes requests and refuses them all, and the headers and paths that it got."""
+    """Run a server that refuses all requests; yield its port, and the paths and headers that it got."""
     seen = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -54,7 +54,7 @@ def refusing_server():
 
 
 def command_lines():
-    """The command line of every process below this one."""
+    """Return the command line of every process below this one."""
     parents, lines = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -76,7 +76,7 @@ def command_lines():
 
 @pytest.fixture
 def spans(monkeypatch):
-    """All spans of a test, as text."""
+    """Return a function that gives all spans of a test as text."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -91,7 +91,7 @@ def shown(text):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 async def test_no_process_log_error_or_span_shows_a_secret(scripted, tmp_path, monkeypatch, caplog, spans):
-    """Headers, URLs, variables and settings reach the servers, and nothing else."""
+    """Headers, URLs, variables and settings reach the servers, but no command line, log, error or span."""
     caplog.set_level(logging.DEBUG)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     broken = ToolServer("broken")

@@ -21,7 +21,7 @@ SERVE = ["-m", "toolwire", "serve", str(APP)]
 
 @contextmanager
 def served(transport, log):
-    """The configuration of the app as an external server."""
+    """Serve the app as an external server; yield its configuration."""
     if transport == "stdio":
         yield {"command": sys.executable, "args": SERVE}
         return
@@ -49,7 +49,7 @@ async def answered(client, prompt):
 
 
 def accept(request: ElicitationRequest) -> ElicitationResult:
-    """Answer what the app asks."""
+    """Answer the elicitations of the app."""
     return ElicitationResult(
         "accept", {"Your name?": {"name": "Ada"}, "Your age?": {"age": 36}}[request.message]
     )
@@ -58,14 +58,14 @@ def accept(request: ElicitationRequest) -> ElicitationResult:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_conversation(scripted, transport, tmp_path, anyio_backend):
-    """Tools are offered and called; errors, questions, new tools and resources get to the other side."""
+    """Tools are offered and called; errors, elicitations, new tools and resources reach the CLI."""
     played = [
         (call("mcp__app__add", a=15, b=27), "42.0"),
         (call("mcp__app__fail", reason="no tea"), "no tea"),
         (call("mcp__app__add", a="x"), "Validation failed: a: Input should be a valid number"),
         (call("mcp__app__ask_twice"), "Ada is 36"),
         (call("mcp__app__grow", name="grown"), "grown"),
-        # Meanwhile the CLI hears of it and lists again.
+        # Meanwhile the CLI is notified of the new tool and lists again.
         (turn(call("mcp__app__steps", upto=3), delay=0.5), "there"),
         (call("mcp__app__grown"), "I am new"),
         (call("ListMcpResourcesTool", server="app"), '[{"name":"config","uri":"config://app"'),
@@ -94,7 +94,7 @@ async def test_a_conversation(scripted, transport, tmp_path, anyio_backend):
     assert "mcp__app__grown" not in requests[4].tools
     assert "mcp__app__grown" in requests[6].tools
     assert (status["status"], status["serverInfo"]["name"]) == ("connected", "everyday")
-    # The CLI asks external servers for progress and keeps what it hears to itself.
+    # The CLI requests progress from external servers and does not pass it on.
     assert not [message for message in messages if isinstance(message, McpProgressMessage)]
 
 

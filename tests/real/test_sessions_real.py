@@ -1,4 +1,4 @@
-"""History with the real CLI: what it writes is read right, stored entry for entry, and resumed from a store."""
+"""History with the real CLI: transcripts are read correctly, stored entry for entry, and resumed from a store."""
 
 import copy
 import json
@@ -43,7 +43,7 @@ LIMIT = 120
 
 
 def play(request):
-    """Plays both parts: three calls at once, then a subagent, which answers at once."""
+    """Play the main agent, which makes three calls at once and then starts a subagent, and the subagent."""
     text = str(request.body["messages"])
     if "You look around." in str(request.body.get("system")):
         return say("I looked.")
@@ -66,7 +66,7 @@ SCOUT = {"scout": AgentDefinition(description="Looks around", prompt="You look a
 
 @asynccontextmanager
 async def machine(script, **options):
-    """A fresh home with a scripted model: `(options, config folder, model)`."""
+    """Make a fresh home with a scripted model; yield the options, the config folder and the model."""
     async with ScriptedModel(script) as model, ClaudeEnvironment(model) as env:
         given = {"setting_sources": [], "strict_mcp_config": True, "cli_path": cli_under_test(), **options}
         given["session_store_spool"] = Path(env.env["HOME"]) / "spool"
@@ -76,7 +76,7 @@ async def machine(script, **options):
 
 
 async def ask(client, prompt):
-    """One turn; returns its result."""
+    """Run one turn and return its result."""
     await client.query(prompt)
     messages = [message async for message in client.receive_response()]
     assert isinstance(messages[-1], ResultMessage)
@@ -84,18 +84,18 @@ async def ask(client, prompt):
 
 
 def find_transcript(config, session_id):
-    """The file of a session, of which there is one."""
+    """Return the transcript of a session, of which there is one."""
     [path] = config.rglob(f"{session_id}.jsonl")
     return path
 
 
 def keeps_cost(path):
-    """Whether the CLI that wrote a transcript kept its cost there; older ones do not."""
+    """Return whether the CLI that wrote a transcript kept its cost there; older ones do not."""
     return any(entry["type"] == "cost-state" for _, entry in read_entries(path))
 
 
 async def goes_on_in(path):
-    """Whether the CLI, given the path of a transcript, writes there; older ones write to their own folder."""
+    """Return whether the CLI, given a transcript's path, writes there; older ones write to their own folder."""
     before = path.stat().st_size
     async with machine([say("Here.")], resume=str(path)) as (options, *_):
         async for _ in query(prompt="Where?", options=options):
@@ -104,13 +104,13 @@ async def goes_on_in(path):
 
 
 def list_said(entries):
-    """The texts of messages: prompts, and what the model says."""
+    """Return the texts of messages: prompts, and what the model says."""
     found = [each["message"]["content"] for each in entries if each["type"] in {"user", "assistant"}]
     return [each if isinstance(each, str) else each[0].get("text") for each in found]
 
 
 async def test_a_run_is_stored_entry_for_entry(store):
-    """Parallel calls and a subagent, by a client that disconnects: nothing is missing, the cost neither."""
+    """Parallel calls and a subagent are stored completely, including the cost, although the client disconnects."""
     async with machine(PARALLEL, session_store=store, allowed_tools=["Bash", "Agent"], agents=SCOUT) as (
         options,
         config,
@@ -131,7 +131,7 @@ async def test_a_run_is_stored_entry_for_entry(store):
 
 
 async def test_people_find_read_and_account_for_a_run(tmp_path):
-    """On the command line: listed, shown, searched, exported in three formats; the cost is that of the result."""
+    """The commands list, show, search and export it in three formats; the cost is that of the result."""
     async with machine([play] * 5, allowed_tools=["Bash", "Agent"], agents=SCOUT) as (options, config, _):
         result = None
         async for message in query(prompt="Go", options=options):
@@ -173,7 +173,7 @@ async def test_people_find_read_and_account_for_a_run(tmp_path):
 
 
 async def test_the_official_package_reads_the_same():
-    """Messages, subagents and rows of a real conversation."""
+    """Both packages return the same messages, subagents and rows of a real conversation."""
     async with machine(PARALLEL, allowed_tools=["Bash", "Agent"], agents=SCOUT) as (options, config, _):
         async for _ in query(prompt="Go", options=options):
             pass
@@ -236,7 +236,7 @@ async def test_a_conversation_goes_on_on_an_empty_machine(store):
 
 
 async def test_continuing_takes_the_newest_session_of_the_store(store):
-    """By `continue_conversation`, with nothing on the disk."""
+    """`continue_conversation` resumes it, with no transcript on the disk."""
     async with machine([say("One."), say("Two.")], session_store=store) as (options, config, model):
         async for message in query(prompt="first", options=options):
             last = message
@@ -250,7 +250,7 @@ async def test_continuing_takes_the_newest_session_of_the_store(store):
 
 
 async def test_a_local_turn_that_the_store_lacks_is_kept_and_added(store):
-    """The machine that has it brings the store up to date."""
+    """Resuming on the machine that has the turn brings the store up to date."""
     async with machine([say("One."), say("Two."), say("Three.")], session_store=store) as (
         options,
         _,
@@ -294,12 +294,12 @@ async def test_a_conversation_in_two_places_is_an_error(store):
 
 
 def sort(entries):
-    """Entries in an order that does not depend on when they were stored."""
+    """Return entries in an order that does not depend on when they were stored."""
     return sorted(json.dumps(each, sort_keys=True) for each in entries)
 
 
 class Broken(InMemorySessionStore):
-    """Fails until told otherwise."""
+    """A store that fails while `failing` is true."""
 
     failing = True
 
@@ -311,7 +311,7 @@ class Broken(InMemorySessionStore):
 
 
 async def test_a_store_that_comes_back_has_everything():
-    """The conversation goes on meanwhile, and says that the store failed."""
+    """The conversation goes on meanwhile, and a message reports that the store failed."""
     store = Broken()
     async with machine([say("One."), say("Two.")], session_store=store) as (options, config, _):
         async with ClaudeSDKClient(options) as client:
@@ -329,7 +329,7 @@ async def test_a_store_that_comes_back_has_everything():
 
 
 class Hanging(InMemorySessionStore):
-    """Never answers."""
+    """A store that never returns."""
 
     async def append(self, key, entries):
         """Hang."""
@@ -350,7 +350,7 @@ async def test_a_store_that_hangs_stops_nothing():
 
 
 async def test_a_session_is_begun_and_resumed_under_its_own_id(tmp_path):
-    """Also when its first CLI was killed before anything was said."""
+    """This holds also when its first CLI was killed before anything was said."""
     async with machine([say("One."), say("Two.")]) as (options, config, model):
         session = Session(config_dir=config)
         folder = config / "projects" / sessions.project_key_for_directory(options.cwd)
@@ -367,7 +367,7 @@ async def test_a_session_is_begun_and_resumed_under_its_own_id(tmp_path):
 
 
 async def test_the_history_of_a_session_is_what_the_live_stream_was():
-    """The same objects, but for what is not kept; parallel calls and a subagent included."""
+    """It has the same objects, except for what is not stored; parallel calls and a subagent are included."""
     async with machine(PARALLEL, allowed_tools=["Bash", "Agent"], agents=SCOUT) as (options, config, _):
         async with ClaudeSDKClient(options) as client:
             await client.query("Go")
@@ -393,7 +393,7 @@ async def test_the_history_of_a_session_is_what_the_live_stream_was():
 
 
 async def test_a_running_session_is_listed_searched_and_not_deleted():
-    """While its CLI writes the file."""
+    """While its CLI writes the file, the session is listed and found, but neither pruned nor deleted."""
     async with machine([say("One."), say("Two.")]) as (options, config, _):
         async with ClaudeSDKClient(options) as client:
             await ask(client, "First.")
@@ -479,7 +479,7 @@ async def test_a_folder_that_cannot_be_written_is_gone_round(store, tmp_path):
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("start", ["new", "fork"])
 async def test_what_cannot_be_saved_is_refused_at_the_start(start):
-    """The CLI would save and report nothing. It is not started, so that nothing is spent."""
+    """The CLI would save nothing and not report it, so it is not started and nothing is spent."""
     store = InMemorySessionStore()
     async with machine([say("One.")], session_store=store) as (options, *_):
         async for message in query(prompt="first", options=options):
@@ -553,10 +553,10 @@ async def test_a_host_that_is_killed_in_mid_turn_loses_no_turn(tmp_path):
 
 
 class Slow(InMemorySessionStore):
-    """Takes four seconds for each append."""
+    """A store that takes four seconds for each append."""
 
     async def append(self, key, entries):
-        """Add entries, in time."""
+        """Add entries after four seconds."""
         await anyio.sleep(4)
         await super().append(key, entries)
 
@@ -564,7 +564,7 @@ class Slow(InMemorySessionStore):
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("flush", ["batched", "eager"])
 async def test_a_slow_store_loses_nothing(flush):
-    """Each result is there before the store is, and in the end so is everything else."""
+    """Results arrive before the store has the entries; after closing, the store has all of them."""
     store = Slow()
     async with machine(
         [say("One."), say("Two.")],
@@ -584,7 +584,7 @@ async def test_a_slow_store_loses_nothing(flush):
 
 @pytest.mark.parametrize("kind", ["postgres", "redis"])
 async def test_a_server_that_is_killed_during_a_run_gets_everything_once_it_is_back(kind):
-    """The conversation does not notice, but for the message that says so."""
+    """The conversation goes on, and a message reports the failure."""
     require(find_postgres() if kind == "postgres" else find_redis(), kind)
     with PostgresServer() if kind == "postgres" else RedisServer() as server:
         store = (
@@ -611,7 +611,7 @@ async def test_a_server_that_is_killed_during_a_run_gets_everything_once_it_is_b
 
 
 async def test_two_hosts_on_one_session_are_told(store):
-    """The one that began earlier, when it goes on; both branches are in the store."""
+    """The host that began earlier gets an error message when it goes on; both branches are in the store."""
     async with machine([say("One."), say("Three.")], session_store=store) as (options, *_):
         async with ClaudeSDKClient(options) as first:
             began = await ask(first, "first")

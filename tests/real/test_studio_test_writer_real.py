@@ -47,7 +47,7 @@ def nothing() -> None:
 
 
 async def decide(_tool, given, _context):
-    """No gold."""
+    """Deny gold, allow everything else."""
     return (
         PermissionResultDeny(message="too 'dear'\n")
         if given.get("item") == "gold"
@@ -68,7 +68,7 @@ def run_pytest(folder):
 
 
 def load_server(folder):
-    """Make the server of the folder, for the run that is recorded."""
+    """Return the server of the folder, for the run that is recorded."""
     names = {"__name__": "shop_app", "PRICES": {}}
     sys.path.insert(0, str(folder))
     try:
@@ -80,7 +80,7 @@ def load_server(folder):
 
 
 async def test_a_recorded_run_becomes_a_test(scripted, tmp_path):
-    """Failures, refusals, structured results, a built-in tool, two prompts; a change of the server is found."""
+    """The test covers failures, denials, structured results and two prompts, and fails when the server changes."""
     folder = tmp_path / "project"
     (folder / "tests").mkdir(parents=True)
     (folder / "app.py").write_text(SERVER)

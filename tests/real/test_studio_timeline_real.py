@@ -1,4 +1,4 @@
-"""The timeline of runs of the real CLI: spans by order and nesting, their times against the recording's."""
+"""The timeline of runs of the real CLI: order and nesting of spans, and their times against the recording's."""
 
 import anyio
 import pytest
@@ -24,7 +24,7 @@ LIMIT = 90
 
 
 def make_shop():
-    """A server with a tool that works, one that fails and one that needs permission."""
+    """Return a server with a tool that works, one that fails and one that needs permission."""
     shop = ToolServer("shop")
 
     @shop.tool
@@ -46,7 +46,7 @@ def make_shop():
 
 
 async def decide(_tool, given, _context):
-    """Anything but gold."""
+    """Deny gold, allow everything else."""
     return PermissionResultDeny(message="too dear") if given["item"] == "gold" else PermissionResultAllow()
 
 
@@ -56,13 +56,13 @@ async def observe(_event, _call, _context):
 
 
 class Conductor:
-    """Plays the main agent by a script, and the helper beside it."""
+    """A model that plays the main agent by a list of steps, and the helper beside it."""
 
     def __init__(self, *steps):
         self.steps = list(steps)
 
     def __call__(self, request):
-        """The next step, or that of the helper."""
+        """Return the next step, or that of the helper."""
         if "You are the helper" in str(request.body.get("system")):
             worked = "tool_result" in str(request.body["messages"])
             return say("helper done") if worked else call("mcp__shop__add", a=2, b=2)
@@ -70,7 +70,7 @@ class Conductor:
 
 
 def script(*, in_background):
-    """Two tools at once, of which one fails; two purchases; a subagent; a retry."""
+    """Return a model: two tools at once, of which one fails; two purchases; a subagent; a retry."""
     return Conductor(
         turn(say("I add."), call("mcp__shop__add", a=15, b=27), call("mcp__shop__divide", a=1, b=0)),
         call("mcp__shop__buy", item="tea"),
@@ -85,7 +85,7 @@ def script(*, in_background):
 
 
 def options_for(path, **more):
-    """Hooks for one tool, a permission question for another, and a helper."""
+    """Return options with a hook for one tool, a permission request for another, and a helper."""
     return {
         "mcp_servers": {"shop": make_shop()},
         "allowed_tools": ["mcp__shop__add", "mcp__shop__divide", "Agent"],
@@ -102,12 +102,12 @@ def options_for(path, **more):
 
 
 def of_kind(timeline, kind, name=None):
-    """The spans of a kind, and of a name."""
+    """Return the spans of a kind, or of a kind and a name."""
     return [each for each in timeline.spans if each.kind == kind and name in (None, each.name)]
 
 
 def tree(timeline):
-    """The spans as text, indented, without the handshake of servers."""
+    """Return the spans as indented text, without the handshake of servers."""
     return [
         "  " * each.depth + ("retry" if each.kind == "retry" else f"{each.kind} {each.title}")
         for each in timeline.in_order()
@@ -116,19 +116,19 @@ def tree(timeline):
 
 
 def moments(entries, matches):
-    """The times of the frames in the recording that match."""
+    """Return the times of the frames in the recording that match."""
     return [each.t for each in entries if each.kind in "<>" and matches(each)]
 
 
 def has(entry, *words):
-    """True if the frame mentions all of them."""
+    """Return True if the frame mentions all of the words."""
     return all(word in str(entry.frame) for word in words)
 
 
 @pytest.mark.filterwarnings("ignore::toolwire.CanUseToolShadowedWarning")
 @pytest.mark.parametrize("partial", [False, True], ids=["whole", "partial"])
 async def test_a_run_with_everything(scripted, tmp_path, partial):
-    """Tools, a failure, permissions, a hook, a subagent, a retry, two turns: in order, nested, at their times."""
+    """Spans of tools, permissions, hooks, subagents, retries and turns have the right order, nesting and times."""
     path = tmp_path / "run.jsonl"
     given = options_for(path, include_partial_messages=partial, forward_subagent_text=True)
     async with scripted([script(in_background=False)] * 9, **given) as (_, options):
@@ -190,7 +190,7 @@ EXPECTED = [
 
 
 def check_times(timeline, entries, partial):
-    """Each span's times are those of the frames in the recording."""
+    """Assert that each span has the times of its frames in the recording."""
     (initialized,) = moments(entries, lambda e: e.kind == "<" and has(e, "claude_code_version", "'commands'"))
     (start,) = of_kind(timeline, "start")
     assert (start.start, start.end) == (0.0, initialized)
@@ -242,7 +242,7 @@ def check_times(timeline, entries, partial):
 
 
 async def test_an_interrupt(scripted, tmp_path):
-    """While the model answers, and while a function runs: the turn says that it was interrupted."""
+    """A turn that is interrupted while the model answers, or while a function runs, says so in the timeline."""
     path = tmp_path / "run.jsonl"
     slow = ToolServer("slow")
     begun = anyio.Event()

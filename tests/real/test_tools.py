@@ -123,7 +123,7 @@ async def test_five_read_only_tools_run_at_the_same_time(scripted):
 
 
 async def test_a_tool_added_in_mid_turn_is_called_in_that_turn(scripted):
-    """The CLI hears of it at once, and the next request of the same turn offers it."""
+    """The CLI is notified at once, and the next request of the same turn offers the tool."""
     server = ToolServer("s")
 
     @server.tool
@@ -267,7 +267,7 @@ async def test_deferred_and_always_loaded_tools(scripted):
 
 
 async def test_progress_and_logs_are_in_the_stream(scripted):
-    """What the CLI drops reaches the host as typed messages, with the id of the tool use."""
+    """Progress and logs, which the CLI drops, reach the host as typed messages with the id of the tool use."""
     server = ToolServer("s")
 
     @server.tool
@@ -365,7 +365,7 @@ async def test_the_url_route_of_the_cli(scripted):
 
 
 async def test_a_foreign_server_and_wrappers(scripted):
-    """A server of the `mcp` package, plain and wrapped, beside our own and the official form."""
+    """A server of the `mcp` package works plain and wrapped, beside our own and the official form."""
     library = MCPServer("library")
 
     @library.tool()
@@ -403,7 +403,7 @@ async def test_a_foreign_server_and_wrappers(scripted):
 
 
 async def test_a_server_that_takes_the_place_of_another_is_heard_of(scripted):
-    """The CLI knows servers by name: one that is replaced, also in the user's own dict, has its new tools."""
+    """The CLI knows servers by name: one that is replaced, even in the user's own dict, offers its new tools."""
     old, new = ToolServer("s"), ToolServer("s")
     old.tool(lambda: "old", name="first")
     new.tool(lambda: "new", name="second")
@@ -514,7 +514,7 @@ async def test_a_fastmcp_server_with_resources(scripted):
 
 
 async def test_the_cli_offers_resources_of_our_own_servers_to_the_model(scripted):
-    """Listed and read through the CLI's own tools, those of a template included; what is not there is told."""
+    """The CLI's own tools list and read resources, those of templates included; a missing one is reported."""
     shop = ToolServer("shop")
 
     @shop.resource("config://shop")

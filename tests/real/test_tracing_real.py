@@ -22,7 +22,7 @@ LIMIT = 90
 
 
 def server():
-    """One tool."""
+    """Return a server with one tool."""
     calc = ToolServer("calc")
 
     @calc.tool
@@ -34,7 +34,7 @@ def server():
 
 
 async def test_spans_of_a_client_with_two_turns_add_up(scripted):
-    """Tokens are those of each turn, although the CLI tells costs and models of the whole session."""
+    """Spans have the tokens of each turn, although the CLI reports costs and models of the whole session."""
     exporter().clear()
     script = [call("mcp__calc__add", a=15, b=27), say("42"), say("again")]
     results = []
@@ -69,7 +69,7 @@ async def test_spans_of_a_client_with_two_turns_add_up(scripted):
 
 
 async def test_an_observer_sees_a_query(scripted):
-    """Its prompt, its tool, its result and its end."""
+    """An observer gets the prompt, the tool call, the result and the end of a query."""
     seen = []
 
     class Seen(RunObserver):

@@ -32,7 +32,7 @@ STORES = [
 
 
 def main() -> int:
-    """Try them; 1 if the tests of any CLI fail with one of them."""
+    """Run the tests with each version; return 1 if the tests of any CLI fail with one of them."""
     parser = argparse.ArgumentParser(description="Run the tests of any CLI with other CLIs.")
     parser.add_argument(
         "versions", nargs="*", help=f"which ones; {OLDEST_SUPPORTED} and the newest on npm if none is named"
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def tried(version: str, folder: Path, *, compare: bool) -> bool:
-    """Install one version and run the tests with it."""
+    """Install one version and run the tests with it; return whether they pass."""
     cli = installed(version, folder)
     good = tests_pass(cli, "test_any_cli.py", *STORES)
     if compare:
@@ -64,7 +64,7 @@ def tried(version: str, folder: Path, *, compare: bool) -> bool:
 
 
 def installed(version: str, folder: Path) -> Path:
-    """The program of this version, installed if it is not there yet."""
+    """Return the program of this version; install it if it is not there yet."""
     own = folder.absolute() / version
     cli = own / "node_modules" / ".bin" / "claude"
     if not cli.exists():
@@ -75,14 +75,14 @@ def installed(version: str, folder: Path) -> Path:
 
 
 def npm(*arguments: str, cwd: Path | None = None) -> str:
-    """What npm says."""
+    """Run npm and return what it prints."""
     command = [shutil.which("npm") or "npm", *arguments]
     done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
     return done.stdout.strip()
 
 
 def tests_pass(cli: Path, *names: str) -> bool:
-    """Run files of tests, or tests of them, with a CLI."""
+    """Run files of tests, or single tests, with a CLI; return whether they pass."""
     tests = [str(HERE / name) for name in names]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", *tests]
     environment = {**os.environ, VARIABLE: str(cli), "PYTHONHASHSEED": "0"}

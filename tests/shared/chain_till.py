@@ -1,8 +1,8 @@
-"""A chain of paid steps on the sample paid API; as a program, one that waits to be killed.
+"""A chain of paid steps on the sample paid API; as a program, it runs the chain once, and can wait to be killed.
 
 python -m shared.chain_till URL FOLDER [WHERE]
 
-Between its first and its second paid step it says "here", and waits if WHERE is "between".
+Between its first and its second paid step it prints "here", and waits to be killed if WHERE is "between".
 """
 
 import sys
@@ -33,7 +33,7 @@ ARGUMENTS = {"city": "Ulm", "symbol": "TW"}
 
 @asynccontextmanager
 async def opened_chain(shop, folder, *chains, **settings):
-    """A catalogue that has loaded, with chains, and a client of it."""
+    """Open a catalogue with chains, wait until it has loaded, and yield it with a client of it."""
     catalog = catalog_for(shop, folder, **settings)
     async with connect(with_chains(catalog, *(chains or (TRIP,)))) as client:
         await catalog.loaded(10)

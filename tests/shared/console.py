@@ -1,10 +1,10 @@
-"""Transcripts of commands in the documents."""
+"""Compares what a command prints with its transcript in the documents."""
 
 import re
 
 
 def matches(expected, shown):
-    """Whether the lines fit: `...` stands for the rest of a line, alone for any number of lines."""
+    """Return whether the output matches: `...` stands for the rest of a line, alone for any number of lines."""
     pattern = "".join(
         r"(?:.*\n)*" if line == "..." else re.escape(line.rstrip()).replace(r"\.\.\.", ".*") + r" *\n"
         for line in expected

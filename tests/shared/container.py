@@ -1,4 +1,4 @@
-"""The Containerfile and the command lines that the documents run in it, read for tests and for `make dist`."""
+"""Reads the Containerfile, and the command lines that the documents run in it, for tests and for `make dist`."""
 
 import json
 import re
@@ -10,19 +10,19 @@ DEPLOYMENT = (ROOT / "docs" / "deployment.md").read_text()
 
 
 def instructions():
-    """The instructions with their arguments, lines that go on joined."""
+    """Return the Containerfile's instructions as (name, arguments), with continued lines joined."""
     text = re.sub(r"\\\n", " ", (ROOT / "Containerfile").read_text())
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return [tuple(line.split(None, 1)) for line in lines]
 
 
 def values(name):
-    """The arguments of all instructions of this name."""
+    """Return the arguments of all instructions with this name."""
     return [value for each, value in instructions() if each == name]
 
 
 def command_lines():
-    """What the documents run in the container and as a service: the words after `toolwire`."""
+    """Return the command lines that the documents run in the container and as a service, without `toolwire`."""
     in_container = re.findall(
         r"^\$ podman run (?!.*--entrypoint).*? toolwire (.+?)(?:\s+#.*)?$", DEPLOYMENT, re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""A line to a server on loopback that can be cut at a chosen word, before or after the server got it."""
+"""A proxy to a server on loopback that cuts a connection at a chosen word, before or after the server got it."""
 
 import contextlib
 import select
@@ -7,9 +7,9 @@ import threading
 
 
 class CutLine:
-    """Passes connections on to a port. `cut(word, heard)` cuts the next one on which a client says the word.
+    """A proxy to a port. `cut(word, heard=...)` cuts the next connection on which a client sends the word.
 
-    `heard`: the server gets the word, and its reply is lost; else the server never gets it. With `away` no new
+    If `heard`, the server gets the word and its reply is lost; else the server never gets it. With `away` no new
     connection gets through afterwards, until `mend`.
     """
 
@@ -66,5 +66,5 @@ class CutLine:
                     self.cuts += 1
                     if heard:
                         server.sendall(data)
-                        server.recv(65536)  # its reply, which nobody gets
+                        server.recv(65536)  # the reply, which is lost
                     return

@@ -1,4 +1,4 @@
-"""A client of a server, as tests need one."""
+"""A channel and a client for tests of servers."""
 
 from contextlib import asynccontextmanager
 
@@ -9,7 +9,7 @@ from toolwire._protocol.jsonrpc import ClientChannel
 
 
 class RecordingChannel(ClientChannel):
-    """Keeps what it is told, and answers what it is asked from a table."""
+    """A channel that records notifications and requests, and answers requests from a table."""
 
     capabilities = None
 
@@ -31,7 +31,7 @@ class RecordingChannel(ClientChannel):
 
 
 class Client:
-    """Sends requests with ids of its own and gives back what comes."""
+    """A client that numbers its requests and returns the responses."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -58,7 +58,7 @@ class Client:
 
 @asynccontextmanager
 async def connected(server, channel=None):
-    """A client of a server, for as long as the block lasts and no longer than a test may take."""
+    """Yield a client of a server, with a limit of 20 seconds."""
     connection = server.connect(channel or RecordingChannel())
     try:
         with anyio.fail_after(20):

@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that writes down every request as it came, and answers as it is told."""
+"""An HTTP server on loopback that records every request unchanged, and answers as the test says."""
 
 import json
 import threading
@@ -12,7 +12,7 @@ from toolwire.testing import connect
 
 @dataclass
 class Request:
-    """A request as it came: its target not decoded."""
+    """A recorded request, with its target not decoded."""
 
     method: str
     target: str
@@ -20,13 +20,13 @@ class Request:
     body: bytes
 
     def header(self, name):
-        """All values of a header."""
+        """Return all values of a header."""
         return [value for key, value in self.headers if key.lower() == name.lower()]
 
 
 @dataclass
 class Reply:
-    """What goes back. `status` 0 hangs up without a word."""
+    """A response. With `status` 0 the server hangs up without one."""
 
     status: int = 200
     body: bytes = b'{"ok":true}'
@@ -35,7 +35,7 @@ class Reply:
 
 
 class EchoApi:
-    """The server. `replies` are given in their order, then `reply` for ever; `paths` has those of some paths."""
+    """The server. It sends `replies` in their order, then always `reply`; `paths` has the replies of some paths."""
 
     def __init__(self):
         self.requests = []
@@ -69,10 +69,10 @@ class EchoApi:
 
 
 class _Quiet(ThreadingHTTPServer):
-    """Says nothing of clients that hang up."""
+    """A server that prints nothing when clients hang up."""
 
     def handle_error(self, *_):
-        """Say nothing."""
+        """Print nothing."""
 
 
 def _handler(api):
@@ -97,7 +97,7 @@ def _handler(api):
                 self.wfile.write(reply.body)
 
         def log_message(self, *_):
-            """Say nothing."""
+            """Print nothing."""
 
     for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"):
         setattr(Handler, f"do_{method}", Handler.handle_any)
@@ -105,13 +105,13 @@ def _handler(api):
 
 
 def document(paths, *, version="3.0.3", **more):
-    """A document with these paths."""
+    """Return a document with these paths."""
     head = {"swagger": "2.0"} if version == "2.0" else {"openapi": version}
     return {**head, "info": {"title": "Test", "version": "1"}, "paths": paths, **more}
 
 
 def operation(*parameters, body=None, **more):
-    """An operation with these parameters, and a body by content type."""
+    """Return an operation with these parameters; `body` has the request's schemas by content type."""
     told = {"parameters": list(parameters), "responses": {"200": {"description": "ok"}}, **more}
     if body is not None:
         told["requestBody"] = {"content": body, "required": True}
@@ -119,7 +119,7 @@ def operation(*parameters, body=None, **more):
 
 
 async def call(api, given, tool, arguments, **settings):
-    """Call one tool of a document on the server, and return its result."""
+    """Serve a document for the API, call one of its tools, and return the result."""
     served = OpenAPI(given, environ={}, **{"base_url": api.url if api else None, **settings})
     async with connect(served) as client:
         await served.loaded()

@@ -1,4 +1,4 @@
-"""Servers of three other libraries with the same contents, and a client that records what reaches it."""
+"""Servers of three other libraries with the same contents, and a channel that records what reaches the client."""
 
 from collections import defaultdict
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ CLIENT = {"name": "claude-code", "version": "2.1.325"}
 
 
 class RecordingChannel(ClientChannel):
-    """Keeps notifications and questions; answers the questions that it was given an answer for."""
+    """A channel that records notifications and requests, and answers the requests that it has answers for."""
 
     capabilities = None
 
@@ -45,20 +45,20 @@ class RecordingChannel(ClientChannel):
         self._moved = anyio.Event()
 
     async def noticed(self, method):
-        """The params of the first notification of this kind, as soon as there is one."""
+        """Wait for the first notification with this method, and return its params."""
         while not (found := [each for each in self.notices if each["method"] == method]):
             await self._moved.wait()
         return found[0].get("params")
 
     async def was_asked(self):
-        """Waits for the first question."""
+        """Wait for the first request, and return its method and params."""
         while not self.asked:
             await self._moved.wait()
         return self.asked[0]
 
 
 class Scene:
-    """Lets a test meet its tools: each waits at a gate of its own name."""
+    """The tools' functions. Each tells the test that it was entered, and waits at a gate of its own name."""
 
     def __init__(self):
         self.entered = defaultdict(anyio.Event)
@@ -127,7 +127,7 @@ class Scene:
 
 
 def low_level(scene, **more):
-    """mcp's low-level server."""
+    """Make mcp's low-level server."""
     tools = [types.Tool(name=name, input_schema={"type": "object"}) for name in ("add", "do")]
     text = types.TextResourceContents(uri="res://one", text="first")
 
@@ -183,7 +183,7 @@ def low_level(scene, **more):
 
 
 def high_level(scene, **more):
-    """mcp's high-level server."""
+    """Make mcp's high-level server."""
     server = MCPServer("high", **more)
 
     @server.tool()
@@ -198,7 +198,7 @@ def high_level(scene, **more):
 
 
 def fastmcp(scene, **more):
-    """A FastMCP server."""
+    """Make a FastMCP server."""
     server = FastMCP("fast", **more)
 
     @server.tool
@@ -236,17 +236,17 @@ KINDS = {"low": low_level, "high": high_level, "fast": fastmcp}
 
 
 def request(request_id, method, **params):
-    """A request of the client."""
+    """Return a request of the client."""
     return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
 
 
 def initialize(request_id=0, version="2025-11-25"):
-    """The CLI's first request."""
+    """Return the CLI's first request."""
     return request(request_id, "initialize", protocolVersion=version, capabilities={}, clientInfo=CLIENT)
 
 
 def do(request_id, what, name="", **more):
-    """A call of the tool that can do everything, with a progress token as the CLI gives it."""
+    """Return a call of the tool `do`, with a progress token as the CLI sends it."""
     meta = {"_meta": {"progressToken": request_id, "claudecode/toolUseId": "toolu_1"}}
     return request(
         request_id, "tools/call", name="do", arguments={"what": what, "name": name}, **meta, **more
@@ -254,18 +254,18 @@ def do(request_id, what, name="", **more):
 
 
 def note(method, **params):
-    """A notification of the client."""
+    """Return a notification of the client."""
     return {"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}
 
 
 def running():
-    """The tasks that run, by identity."""
+    """Return the ids of the running tasks."""
     return {task.id for task in anyio.get_running_tasks()}
 
 
 @asynccontextmanager
 async def connected(server, channel=None, *, greeting=True, alone=True, limit=20):
-    """A connection, for a bounded time, that leaves no task behind."""
+    """Yield a connection to the server, for `limit` seconds at most, and check that it leaves no task behind."""
     before = running()
     with anyio.fail_after(limit):
         connection = ForeignServer(server).connect(channel or RecordingChannel())
@@ -279,7 +279,7 @@ async def connected(server, channel=None, *, greeting=True, alone=True, limit=20
 
 
 class Calls:
-    """Requests that are open side by side: `start` one, later ask for its `reply`."""
+    """Requests that are pending side by side: `start` one, later await its `reply`."""
 
     def __init__(self, connection, group):
         self._connection = connection
@@ -307,12 +307,12 @@ class Calls:
 
 
 async def greet(connection):
-    """The whole handshake; its result."""
+    """Do the whole handshake, and return its result."""
     answer = await connection.answer(initialize())
     assert await connection.answer(note("notifications/initialized")) is None
     return answer["result"]
 
 
 def text_of(answer):
-    """The text of a tool's result."""
+    """Return the text of a tool's result."""
     return answer["result"]["content"][0]["text"]

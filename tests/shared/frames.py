@@ -1,4 +1,4 @@
-"""Frames that no CLI would send: wrong types at every place, with the words that a reader of frames looks for."""
+"""Hypothesis strategies for frames that no CLI would send: wrong types, and the words that readers look for."""
 
 from hypothesis import strategies as st
 

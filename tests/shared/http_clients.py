@@ -1,4 +1,4 @@
-"""Clients of a server over HTTP, on a loopback port or in memory, and servers that let a test meet their tools."""
+"""Clients of a server over HTTP, on a loopback port or in memory, and servers whose tools a test can wait for."""
 
 import json
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ LIMIT = 30
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
 VERSIONS = ["2025-06-18", HANDSHAKE, MODERN]
 BOTH = "application/json, text/event-stream"
-ANY = "*/*"  # as good to say, but not what clients do, so `mcp` has it
+ANY = "*/*"  # as valid, but not what clients send, so `mcp` handles it
 INFO = {"name": "test", "version": "1"}
 ENVELOPE = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -24,7 +24,7 @@ ENVELOPE = {
 
 
 class Calc:
-    """A server, and what its tools saw."""
+    """A server, and records of what its tools did."""
 
     def __init__(self):
         self.runs = 0
@@ -65,7 +65,7 @@ class Calc:
 
 
 class Waiting:
-    """A server with a tool that waits until it is let go, and how often it has begun."""
+    """A server with a tool that waits until it is let go; `begun` counts its calls."""
 
     def __init__(self):
         self.begun = 0
@@ -93,7 +93,7 @@ class Waiting:
 
 
 class Client:
-    """Speaks one version to a server."""
+    """A client that speaks one version of MCP to a server."""
 
     def __init__(self, http, version):
         self.http = http
@@ -130,7 +130,7 @@ class Client:
 
 @asynccontextmanager
 async def served(calc, version):
-    """A client that is connected."""
+    """Serve on a loopback port, and yield a connected client."""
     with anyio.fail_after(LIMIT), bound_socket("127.0.0.1", 0) as listening:
         base = f"http://127.0.0.1:{listening.getsockname()[1]}"
         async with (
@@ -143,7 +143,7 @@ async def served(calc, version):
 
 
 def call(tool="add", number=1, version=MODERN, **arguments):
-    """A call, as body and headers."""
+    """Return a tool call as (body, headers)."""
     params = {"name": tool, "arguments": arguments}
     headers = {
         "content-type": "application/json",
@@ -158,7 +158,7 @@ def call(tool="add", number=1, version=MODERN, **arguments):
 
 @asynccontextmanager
 async def client_of(app, served=None):
-    """A client of an application that is up; `served` is what runs, if that is only a part of it."""
+    """Start an application and yield a client of it; `served` is the part with the lifespan, if not all of it."""
     served = app if served is None else served
     with anyio.fail_after(LIMIT):
         async with (
@@ -171,7 +171,7 @@ async def client_of(app, served=None):
 
 
 async def opened(http, **more):
-    """The headers of a session."""
+    """Open a session, and return the headers for further requests."""
     _, headers = call(version=HANDSHAKE)
     params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": INFO}
     first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}

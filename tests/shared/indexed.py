@@ -1,4 +1,4 @@
-"""A CLI's folder with an index of its own, for the tests of the index and of the search."""
+"""A config folder of the CLI with an index of its own, for the tests of the index and of the search."""
 
 import os
 import uuid
@@ -12,13 +12,13 @@ from toolwire.sessions.index import find_index_folder
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
-    """A CLI's folder of its own, with an index of its own."""
+    """Return a config folder for the CLI, whose index is in the test's folder too."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "config"
 
 
 def write(config, number=1, *prompts, key="-work", title=None):
-    """Write a session with an answer to each prompt; returns its path."""
+    """Write a session with an answer to each prompt, and return its path."""
     writer = Writer(str(uuid.UUID(int=number)))
     place = None
     for prompt in prompts or (f"prompt {number}",):
@@ -31,13 +31,13 @@ def write(config, number=1, *prompts, key="-work", title=None):
 
 
 def find(config, query, **more):
-    """The prompts and answers that are found."""
+    """Search, and return the prompts and answers that are found."""
     return [
         hit.snippet.replace("**", "") for hit in sessions.search_sessions(query, config_dir=config, **more)
     ]
 
 
 def index_file(config):
-    """The file of the index."""
+    """Return the index file."""
     [path] = find_index_folder(config).glob("index-*.db")
     return path

@@ -1,4 +1,4 @@
-"""A journal in a process that nobody kills, and the line to it from processes that are killed."""
+"""A journal in a process that is not killed, and connections to it from processes that are killed."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from collections import Counter
 
 
 class Journal:
-    """Writes down what the processes tell it, as long as the test runs."""
+    """A server that records what the processes write to it, as long as the test runs."""
 
     def __init__(self):
         self.entries = []
@@ -26,7 +26,7 @@ class Journal:
                             journal.entries.append({**entry, "at": time.monotonic()})
                         self.wfile.write(b"ok\n")
                         self.wfile.flush()
-                except (OSError, ValueError):  # it was killed, perhaps in the middle of a line
+                except (OSError, ValueError):  # the process was killed, perhaps in the middle of a line
                     pass
 
         class Server(socketserver.ThreadingTCPServer):
@@ -46,12 +46,12 @@ class Journal:
             return [each for each in self.entries if each["event"] == event]
 
     def asked(self):
-        """How often the model was asked, by key."""
+        """Return how often the model was asked, by key."""
         return Counter(each["key"] for each in self.of("asked"))
 
 
 class JournalLine:
-    """The line to the journal. It has what was written when `write` returns."""
+    """A connection to the journal. When `write` returns, the journal has the entry."""
 
     def __init__(self, port):
         self._socket = socket.create_connection(("127.0.0.1", port), 10)

@@ -9,7 +9,7 @@ SCHEMA = {"type": "object", "properties": {"number": {"type": "integer"}}, "requ
 
 
 def make_tools(count=100, name="many"):
-    """A server of `count` dull tools, one to give money back, one that is always listed and one to remove tools."""
+    """Make a server of `count` ordinary tools, one that refunds money, and one (always listed) to remove a tool."""
     server = ToolServer(name)
 
     async def handle(arguments):

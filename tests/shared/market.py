@@ -10,8 +10,8 @@ from _paid_products import BROKEN, Product, takes  # noqa: E402 - found by the l
 from paid_api import Fault, PaidApi  # noqa: E402
 
 from toolwire.catalog.http.api import Api, Retry  # noqa: E402
-from toolwire.catalog.profile.model import BUILTIN, Call  # noqa: E402
-from toolwire.catalog.profile.tables import Request  # noqa: E402
+from toolwire.catalog.profile.model import BUILTIN  # noqa: E402
+from toolwire.catalog.profile.tables import Call, Request  # noqa: E402
 from toolwire.catalog.secrets import Credentials  # noqa: E402
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 KEYS = {"x-api-key": "key-of-a-test", "x-budget-key": "budget-of-a-test"}
-# Settings that a test may give without the table that they are in.
+# Where the settings go that a test may give without their table.
 TABLES = {
     "price": ("entry.price.path",),
     "category": ("entry.category",),
@@ -76,7 +76,7 @@ key = "x-budget-key"
 
 
 def profile_for(url, *, based_on="agentpmt-keys", **changes):
-    """AgentPMT's older profile, at another address; `changes` are tables, or settings of TABLES."""
+    """Return AgentPMT's older profile for another address; `changes` are tables, or settings of TABLES."""
     tables = {"base_url": url}
     for name, value in {"price": "price", "category": "category", "timeout": 5.0, **changes}.items():
         for path in TABLES.get(name, (name,)):
@@ -89,7 +89,7 @@ def profile_for(url, *, based_on="agentpmt-keys", **changes):
 
 
 def keys_of(headers):
-    """Credentials that are these headers."""
+    """Return credentials that consist of these headers."""
     return Credentials(headers=headers, values=tuple(headers.values()))
 
 
@@ -104,7 +104,7 @@ def api_for(
     ssl_context=None,
     **changes,
 ):
-    """A client for that address; `changes` are settings of the profile."""
+    """Make a client for that address; `changes` are settings of the profile."""
     more = {} if resolver is None else {"resolver": resolver}
     return Api(
         profile_for(url, **changes),

@@ -1,4 +1,4 @@
-"""Measurements that a test makes, by an OpenTelemetry SDK that is set up once for the process, as it wants it."""
+"""Measurements of tests, from an OpenTelemetry SDK that is set up once for the process."""
 
 from functools import cache
 
@@ -9,14 +9,14 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 @cache
 def reader():
-    """The reader that gets every measurement of the process, from the first call on."""
+    """Set up the SDK at the first call, and return the reader that gets every measurement from then on."""
     made = InMemoryMetricReader()
     metrics.set_meter_provider(MeterProvider([made]))
     return made
 
 
 def points(name):
-    """Return the points of an instrument so far, by their attributes."""
+    """Return the data points of an instrument so far, by their attributes."""
     data = reader().get_metrics_data()
     found = (
         []

@@ -1,4 +1,4 @@
-"""Options in other forms than the documented ones, with what they stand for."""
+"""Options in other forms than the documented ones, with the values that they are converted to."""
 
 import enum
 import types
@@ -35,7 +35,7 @@ def agents(**settings: Any) -> dict[str, Any]:
 
 
 SILENT: list[tuple[str, Any, Any]] = [
-    # option, value, what it stands for
+    # option, value, what it is converted to
     ("allowed_tools", None, []),
     ("disallowed_tools", None, []),
     ("mcp_servers", None, {}),
@@ -103,7 +103,7 @@ SILENT: list[tuple[str, Any, Any]] = [
 ]
 
 WARNED: list[tuple[str, Any, Any, str]] = [
-    # option, value, what it stands for, part of the warning
+    # option, value, what it is converted to, part of the warning
     ("allowed_tools", "Read", ["Read"], r"counts as \['Read'\]; write a list"),
     ("disallowed_tools", "Bash", ["Bash"], r"counts as \['Bash'\]; write a list"),
     ("tools", "Read", ["Read"], r"counts as \['Read'\]; write a list"),
@@ -203,7 +203,7 @@ WARNED: list[tuple[str, Any, Any, str]] = [
 ]
 
 BEYOND: list[tuple[str, Any]] = [
-    # What the official SDK itself cannot start with.
+    # Values with which the official SDK itself cannot start.
     *((option, None) for option in ("allowed_tools", "env", "extra_args")),
     ("add_dirs", Path("/x")),
     ("system_prompt", {**PRESET, "append": None}),

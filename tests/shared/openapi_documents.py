@@ -1,12 +1,11 @@
-"""Writes OpenAPI documents of any size, of the shape that company APIs have.
+"""Makes OpenAPI documents of any size, in the shape that company APIs have.
 
-A *resource* is a noun with five operations: list, create, read, replace, delete. What is sent of it has ten fields
-of usual types and refers to three schemas that all resources share, one of which refers to itself. What is returned
-has these, and refers to the resource's neighbour too: so the schemas of all responses together are one cycle. A
-list has the usual query parameters; create and replace take a JSON body; every operation has a response schema, and
-errors have one too.
+A *resource* has five operations: list, create, read, replace, delete. Its input schema has ten properties of usual
+types and refers to three schemas that all resources share, one of which refers to itself. Its output schema also
+refers to that of the next resource: so the output schemas of all resources form one cycle. Lists have the usual
+query parameters; create and replace take a JSON body; every operation has response schemas, also for errors.
 
-In a *tangled* document what is sent is what is returned: the body of each request refers to all schemas there are.
+In a *tangled* document the output schema is used for input too: the body of each request refers to all schemas.
 """
 
 from itertools import islice
@@ -26,7 +25,7 @@ def ordinary(
     title: str = "Ordinary API",
     server: str = "https://api.example.com/v1",
 ) -> Any:
-    """Make an OpenAPI 3.0 document with so many operations."""
+    """Make an OpenAPI 3.0 document with this number of operations."""
     names = list(islice(_names(), -(-operations // 5)))
     paths: dict[str, Any] = {}
     schemas: dict[str, Any] = dict(_SHARED)

@@ -1,4 +1,4 @@
-"""The three APIs of examples/profiles on loopback, each with books of its own."""
+"""The three APIs of examples/profiles on loopback, each with its own record of charges."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required"
 
 @dataclass
 class Reply:
-    """What goes back."""
+    """A response."""
 
     body: object
     status: int = 200
@@ -28,7 +28,7 @@ class Reply:
 
 
 class Api:
-    """A server; `taken` is what its books say was charged, in micro-dollars."""
+    """A server; `taken` is the sum that it charged, in micro-dollars."""
 
     profile = ""
 
@@ -91,7 +91,7 @@ def _handler(api):
 
 
 class Acme(Api):
-    """120 skills at 5 cents; "geo/city" answers, and fails for Atlantis."""
+    """An API of 120 skills at 5 cents; "geo/city" answers, and fails for Atlantis."""
 
     profile = "acme"
     base = "/v2"
@@ -106,7 +106,7 @@ class Acme(Api):
             start, size = (
                 int(query["offset"][0]),
                 min(int(query["limit"][0]), 30),
-            )  # it gives less than asked for
+            )  # it returns less than requested
             return Reply({"skills": [self.skill(n) for n in range(start, min(start + size, self.total))],
                           "total": self.total})  # fmt: skip
         assert method == "POST"
@@ -131,7 +131,7 @@ class Acme(Api):
 
 
 class Lumen(Api):
-    """45 models; a draft is 2 credits of half a cent, a final picture 40."""
+    """An API of 45 models; a draft costs 2 credits of half a cent, a final picture 40."""
 
     profile = "lumen"
     base = "/api"
@@ -178,7 +178,7 @@ class Lumen(Api):
 
 
 class Atlas(Api):
-    """Three layers on three pages: a picture, a text, and a file."""
+    """An API of three layers on three pages: a picture, a text, and a file."""
 
     profile = "atlas"
     base = "/maps/v1"

@@ -1,6 +1,6 @@
 """890 entries of 114 products in the shapes in which a real vendor publishes its actions, each with its sample.
 
-Made by rule, the same every time: bare properties with a boolean `required` in each, in alphabetical order; a
+They are made by rule, the same every time: properties in alphabetical order, each with a boolean `required`; a
 sample of at most eight parameters, texts as `example ...`. The words are ours.
 """
 
@@ -26,7 +26,7 @@ class Published:
 
 
 def text(name, **more):
-    """A parameter of text, and its sample."""
+    """Return the schema of a text parameter, and its sample."""
     return {"description": f"The {name} — as the service knows it.", "type": "string", **more}, (
         f"example {name.replace('_', ' ')}"
     )
@@ -128,8 +128,8 @@ _ALL = _USUAL | _UNUSUAL
 
 
 def published() -> list[Published]:
-    """All of them, in the order of their products."""
-    choose = random.Random(13)  # noqa: S311 - the same each time
+    """Make all of them, in the order of their products."""
+    choose = random.Random(13)  # noqa: S311 - the same every time
     unusual = itertools.cycle(_UNUSUAL)
     made = []
     for number in range(ACTIONS):

@@ -1,4 +1,4 @@
-"""Reads the table of docs/migrating.md that says what is refused."""
+"""Reads the table of docs/migrating.md that lists what is refused."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ _ROW = re.compile(r"^\| `(?P<code>[^`]+)` \| (?P<there>raises|exits|fails) \| (?
 
 
 class Refused(NamedTuple):
-    """A row of the table: code that is refused, and what becomes of it with the official SDK."""
+    """A row of the table: code that is refused, and what the official SDK does with it."""
 
     code: str
     there: str
@@ -22,17 +22,17 @@ def find_refused() -> list[Refused]:
 
 
 async def hook(*args: Any) -> dict[str, Any]:
-    """A hook that has no opinion."""
+    """Decide nothing."""
     return {}
 
 
 async def decide(*args: Any) -> Any:
-    """A permission callback that is never asked."""
+    """Fail: this permission callback is never called."""
     raise AssertionError
 
 
 async def handler(args: Any) -> dict[str, Any]:
-    """A tool that returns nothing."""
+    """Return no content: a tool."""
     return {"content": []}
 
 

@@ -1,6 +1,6 @@
-"""Transports of the kinds that public test suites have: they play frames, and note every call.
+"""Transports of the kinds that public test suites have: they replay frames, and record every call.
 
-A class of it is made for either package (`replay_class`), so that the same transport runs on both.
+`replay_class` makes a subclass for either package, so that the same transport runs on both.
 """
 
 import json
@@ -13,17 +13,17 @@ Frame = dict[str, Any]
 
 
 class Replay:
-    """Answers `initialize` and prompts from a queue. Subclasses override what they do otherwise.
+    """A transport that accepts control requests and answers each prompt with its frames. Subclasses override that.
 
-    `calls` has the names of the calls in their order, with the kind of frame for a write. Reading is noted when it
-    begins, and when it ends.
+    `calls` has the names of the calls in their order; a write is recorded with the kind of its frame, a read when
+    it begins.
     """
 
     def __init__(self, *frames: Frame, **more: Any) -> None:
         self.calls: list[str] = []
         self.written: list[Frame] = []
         self.lines: list[str] = []
-        self.frames = list(frames)  # what a prompt is answered with
+        self.frames = list(frames)  # the answer to a prompt
         self.changed = anyio.Event()
         self.ended = False
         self.__dict__.update(more)
@@ -81,28 +81,28 @@ class Replay:
 
 
 def replay_class(sdk: Any, kind: type[Replay] = Replay) -> Callable[..., Any]:
-    """Return the kind of replay as a subclass of a package's own `Transport`."""
+    """Make a subclass of the package's own `Transport` that replays."""
     return type(kind.__name__, (kind, sdk.Transport), {})
 
 
 def accepted(request: Frame, **response: Any) -> Frame:
-    """A control response to a request."""
+    """Return a successful control response to a request."""
     body = {"subtype": "success", "request_id": request["request_id"], "response": response}
     return {"type": "control_response", "response": body}
 
 
 def said(text: str) -> Frame:
-    """A message of the assistant."""
+    """Return an assistant message."""
     content = [{"type": "text", "text": text}]
     return {"type": "assistant", "message": {"role": "assistant", "model": "m", "content": content}}
 
 
 def done(text: str = "done", **more: Any) -> Frame:
-    """A result."""
+    """Return a result message."""
     base = {"subtype": "success", "is_error": False, "duration_ms": 1, "duration_api_ms": 1, "num_turns": 1}
     return {"type": "result", "session_id": "s", "result": text, **base, **more}
 
 
 def system(subtype: str, **more: Any) -> Frame:
-    """A system message."""
+    """Return a system message."""
     return {"type": "system", "subtype": subtype, **more}

@@ -1,4 +1,4 @@
-"""`toolwire serve` as a process, for tests: started, talked to by plain HTTP or JSON lines, ended.
+"""Runs `toolwire serve` as a process, and talks to it by plain HTTP or JSON lines.
 
 Every wait has a deadline.
 """
@@ -25,10 +25,10 @@ MODERN = {
 
 
 class Served:
-    """A running server. `lines` are those on its stderr so far."""
+    """A running server. `lines` has the lines of its stderr that were read so far."""
 
     def __init__(self, *args, cwd, env=None, wire=subprocess.DEVNULL, before=(), command=None):
-        """`before` is a command that runs the other, such as one that sets a limit."""
+        """Start it; `before` is a command that runs the other, such as one that sets a limit."""
         self.lines = []
         self._arrived = queue.Queue()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TOOLWIRE")}
@@ -50,7 +50,7 @@ class Served:
         self._arrived.put(None)
 
     def expect(self, pattern):
-        """The match of a line on stderr, of those not looked at before."""
+        """Wait for a line on stderr that matches, among those not read before, and return the match."""
         deadline = time.monotonic() + PATIENCE
         while True:
             line = self._arrived.get(timeout=max(deadline - time.monotonic(), 0.01))
@@ -64,7 +64,7 @@ class Served:
         self.process.send_signal(number)
 
     def wait(self, seconds=PATIENCE):
-        """The exit code, once it has ended by itself."""
+        """Wait until it has ended by itself, and return the exit code."""
         code = self.process.wait(seconds)
         while (line := self._arrived.get(timeout=PATIENCE)) is not None:
             self.lines.append(line)
@@ -84,7 +84,7 @@ class Served:
 
 
 class Http(Served):
-    """A server on loopback; `url` is its endpoint."""
+    """A server over HTTP on loopback; `url` is its endpoint."""
 
     def __init__(self, *args, cwd, env=None, port=0, before=(), command=None):
         super().__init__("--http", "--port", port, *args, cwd=cwd, env=env, before=before, command=command)
@@ -96,7 +96,7 @@ class Http(Served):
             raise
 
     def request(self, path=None, body=None, method=None, timeout=PATIENCE, **headers):
-        """Status, headers and text of one request."""
+        """Send an HTTP request, and return status, headers and text of the response."""
         url = self.url if path is None else self.url.rsplit("/", 1)[0] + path
         data = None if body is None else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -109,7 +109,7 @@ class Http(Served):
                 return error.code, error.headers, error.read().decode()
 
     def ask(self, method, params=None, request_id=1, **headers):
-        """One request of MCP 2026-07-28: its result or error."""
+        """Send a request of MCP 2026-07-28, and return its result or error."""
         params = {**(params or {}), "_meta": {**MODERN, **(params or {}).get("_meta", {})}}
         named = params.get("name") or params.get("uri")
         extra = {"Mcp_Name": named} if named else {}
@@ -128,7 +128,7 @@ class Http(Served):
 
 
 class Stdio(Served):
-    """A server on pipes, after the handshake."""
+    """A server over stdio; the test does the handshake with `shake_hands`."""
 
     def __init__(self, *args, cwd, env=None):
         super().__init__(*args, cwd=cwd, env=env, wire=subprocess.PIPE)
@@ -144,19 +144,19 @@ class Stdio(Served):
         self.process.stdin.flush()
 
     def receive(self):
-        """The next message; None at the end."""
+        """Return the next message, or None at the end."""
         line = self.process.stdout.readline()
         return json.loads(line) if line else None
 
     def answer(self, request_id):
-        """The reply with that id."""
+        """Return the response with that id, and skip other messages."""
         while (message := self.receive()) is not None:
             if message.get("id") == request_id:
                 return message
         raise AssertionError(f"no answer to {request_id}: {self.lines}")
 
     def shake_hands(self):
-        """The result of `initialize`."""
+        """Do the handshake, and return the result of `initialize`."""
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT}
         self.send("initialize", params, 0)
         result = self.answer(0)["result"]

@@ -1,6 +1,6 @@
-"""What `toolwire serve` serves in the tests with real clients: a tool for everything that a client can see.
+"""The server that real clients use in tests: a tool for everything that a client can see.
 
-`calls` and `cancelled()` tell a client what the tools of its own process have seen.
+Its tools `count` and `cancelled` tell a client what happened in the server's process.
 """
 
 import dataclasses
@@ -129,7 +129,7 @@ async def resource_change() -> str:
     return "added"
 
 
-# Telling.
+# Progress and logs.
 
 
 @server.tool
@@ -150,7 +150,7 @@ async def chat(context: Context) -> str:
     return "said"
 
 
-# Being cancelled.
+# Cancellation.
 
 
 @server.tool
@@ -190,7 +190,7 @@ def cancelled(mark: str) -> bool:
     return cancellations.setdefault(mark, threading.Event()).wait(10)
 
 
-# Asking.
+# Requests to the client.
 
 
 @server.tool

@@ -55,7 +55,7 @@ def free_port():
 
 
 class _Server:
-    """A server process with a folder of its own. `kill()` and `start()` again keep the folder."""
+    """A server process with a folder of its own, which is kept if it is killed and started again."""
 
     def __init__(self):
         self.port = free_port()
@@ -90,7 +90,7 @@ class _Server:
     def stop(self):
         """End the server and remove its folder."""
         if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)  # of Postgres: without waiting for its clients
+            self.process.send_signal(signal.SIGINT)  # Postgres ends at once, without waiting for its clients
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(10)
             self.process.kill()
@@ -112,7 +112,7 @@ class _Server:
 
 
 class PostgresServer(_Server):
-    """A cluster of its own, as a plain user: Postgres refuses to run as root."""
+    """A cluster of its own, run by a plain user: Postgres refuses to run as root."""
 
     def __init__(self):
         super().__init__()
@@ -180,7 +180,7 @@ class PostgresServer(_Server):
 
 
 class RedisServer(_Server):
-    """A server whose data is on disk after every write, in a folder of its own."""
+    """A Redis server whose data is on disk after every write, in a folder of its own."""
 
     def command(self):
         settings = {"--bind": "127.0.0.1", "--port": str(self.port), "--dir": str(self.folder)}

@@ -1,7 +1,7 @@
-"""An API that cheats: it charges what it likes, takes its time, breaks off, and keeps books of its own.
+"""A paid API that misbehaves: it charges any amount, is slow, cuts connections, and keeps its own records.
 
-`with Shark() as api:` runs it in a thread; any number of connections at once. The books have every order that was
-charged, whatever became of the answer.
+`with Shark() as api:` runs it in a thread; any number of connections at once. `sold` has every order that was
+charged, even if its response was lost.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ FAULTS = {
 
 @dataclass
 class Sold:
-    """One charged order. `key` is the caller's id for it; `told` is what the reply says that it cost."""
+    """One charged order. `key` is the caller's id for it; `told` is the cost that the reply states."""
 
     id: str
     arguments: dict
@@ -62,7 +62,7 @@ class Arrived:
 
 @dataclass
 class Shark:
-    """`charge(id, number)` is what an order takes, in micros; it may be more than `items` say (dollars or None)."""
+    """The API. `charge(id, number)` is the cost of an order in micros; `items` has prices in dollars, or None."""
 
     items: list = field(default_factory=lambda: [("1", "weather", 0.01)])
     charge: Callable[[str, int], int] = lambda _id, _number: 10_000
@@ -92,7 +92,7 @@ class Shark:
 
     @property
     def taken(self):
-        """All that was charged, in micros."""
+        """The sum of all charges, in micros."""
         return sum(each.micros for each in self.sold)
 
     @property
@@ -200,7 +200,7 @@ class Shark:
         return {"success": True, "tools": tools, "details": {"has_next_page": False}}
 
     def _sell(self, order, number, key):
-        """Charge an order; one that is known by its key only once, if the API is idempotent."""
+        """Charge an order; if the API is idempotent, only once for each key."""
         known = next((each for each in self.sold if self.idempotent and key and each.key == key), None)
         if known is None:
             known = Sold(
@@ -214,7 +214,7 @@ class Shark:
         return known
 
     async def _answer(self, order, number, key, spoilt):
-        """The status and the data of the reply, None to hang up; and what was sold, if the reply says so."""
+        """Return status and data of the reply (data None to hang up), and what was sold if the reply says so."""
         if spoilt == "before":
             return 200, None, None
         if spoilt.isdecimal():
@@ -266,7 +266,7 @@ async def _write(writer, status, content, *, kind="application/json", cut=1.0, p
 
 
 def _reset(writer):
-    """End a connection the rude way: the caller sees "connection reset", not an orderly end."""
+    """End a connection abruptly: the caller sees "connection reset", not an orderly end."""
     if (connection := writer.get_extra_info("socket")) is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

@@ -1,7 +1,7 @@
-"""Lines that try to get past an allow list; each would make a file `pwned`, or would if its program were installed.
+"""Shell lines that try to get past an allow list; each would make a file `pwned`, if its program is installed.
 
-The keys are the lists that the lines are aimed at. The folder that they run in has `evil` and `a.sh` (scripts
-that make the mark), `a.py`, `code` (the payload as text), `code.sed`, `data`, a `Makefile`, a `package.json`, and
+The keys are the allow lists that the lines try to get past. They run in a folder with `evil` and `a.sh` (scripts
+that make that file), `a.py`, `code` (the payload as text), `code.sed`, `data`, a `Makefile`, a `package.json`, and
 for lines with git a repository.
 """
 
@@ -149,7 +149,7 @@ ATTACKS = {
         "! touch pwned",
         "time -p touch pwned",
     ],
-    # Expansions and structure, aimed at harmless programs.
+    # Expansions and structure, tried on harmless programs.
     ("echo", "ls", "cat", "true", "cd"): [
         "echo $(touch pwned)",
         "echo `touch pwned`",
@@ -359,7 +359,7 @@ ATTACKS = {
         "echo touch pwned | xargs -I% sh -c %",
         "cp data pwned",
     ],
-    # Builtins that may have any arguments.
+    # Builtins that are harmless with any arguments.
     ("echo", "cd", "pwd", "type", "which", "kill", ":", "true", "false"): [
         *(
             "echo 'a[$(touch pwned)]'",
@@ -389,12 +389,12 @@ ATTACKS = {
         "echo a &>/dev/null touch pwned",
         "sh -c 'echo a &>/dev/null touch pwned'",
     ],
-    # Programs that write where they are told.
+    # Programs that write to a file that they are given.
     ("uniq", "xxd", "tree", "file", "shuf", "unzip", "iconv"): [
         *("uniq data pwned", "xxd data pwned", "tree -o pwned", "shuf -o pwned data", "shuf data -opwned"),
         *("iconv -o pwned data", "uniq -c data pwned", "file -C -m data; cp data pwned"),
     ],
-    # Programs that start others when told to.
+    # Programs that start others if their arguments say so.
     ("find",): ["find . -maxdepth 0 -exec touch pwned ';'", "find . -maxdepth 0 -execdir touch pwned \\;"],
     ("find .",): [
         "find . -exec touch pwned \\;",
@@ -415,7 +415,7 @@ ATTACKS = {
         "find src . -exec touch pwned \\;",
         "find data -exec touch pwned \\; -print",
     ],
-    # Rules that end in an option which takes the next words.
+    # Rules that end in an option whose value is the next words.
     (
         "find . -exec",
         "git log --output",

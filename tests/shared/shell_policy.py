@@ -1,4 +1,4 @@
-"""A policy for shell commands, and its verdict on a line."""
+"""A policy for shell commands, and a function that returns its decision about a line."""
 
 import asyncio
 

@@ -21,7 +21,7 @@ _COMMAND = [
 
 
 def run_in_sandbox(driver, lines):
-    """Run a bash script there, which reads the lines from its input, each ended by NUL; what it prints."""
+    """Run a bash script in the sandbox, with the lines as input, each ended by NUL; return what it prints."""
     if BWRAP is None:
         pytest.skip("bwrap is missing: these lines are run in a sandbox only")
     given = b"".join(line.encode() + b"\0" for line in lines)
@@ -63,7 +63,7 @@ find /tmp/case.* -name pwned -printf '%H\n' | sort -u
 
 
 def lines_that_leave_a_mark(lines):
-    """Run each line in a bash and a folder of its own: the lines that have made a file `pwned`."""
+    """Run each line in a bash and a folder of its own, and return the lines that made a file `pwned`."""
     said = run_in_sandbox(_MARKING, lines).split()
     return {lines[int(folder.rpartition(b".")[2]) - 1] for folder in said}
 
@@ -89,7 +89,7 @@ find /tmp/case.* -mindepth 1 -printf '%H\0wrote-a-file\0\036\0'
 
 
 def programs_started(lines, names, shell="bash"):
-    """Run each line where only stubs of these names exist: for each line, the argv lists that were started."""
+    """Run each line where only stubs of these names exist; return the argv lists that each line started."""
     driver = _RECORDING.replace("NAMES", " ".join(names)).replace("COUNT", str(len(lines)))
     driver = driver.replace("/bin/bash", f"/bin/{shell}")
     said = run_in_sandbox(driver, lines).decode()

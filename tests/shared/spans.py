@@ -1,4 +1,4 @@
-"""Spans that a test makes, by an OpenTelemetry SDK that is set up once for the process, as it wants it."""
+"""Spans of tests, from an OpenTelemetry SDK that is set up once for the process."""
 
 from functools import cache
 
@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 @cache
 def exporter():
-    """The exporter that gets every span of the process, from the first call on."""
+    """Set up the SDK at the first call, and return the exporter that gets every span from then on."""
     made = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(made))

@@ -38,7 +38,7 @@ class Peer:
         self.write(json.dumps(message if request_id is None else {**message, "id": request_id}))
 
     async def receive(self):
-        """The next message."""
+        """Return the next message."""
         while b"\n" not in self._pending:
             await anyio.wait_readable(self._reading)
             self._pending += os.read(self._reading, 1 << 16)
@@ -46,7 +46,7 @@ class Peer:
         return json.loads(line)
 
     async def shake_hands(self):
-        """The result of `initialize`."""
+        """Do the handshake, and return the result of `initialize`."""
         client = {"name": "test", "version": "1"}
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         self.send("initialize", params, 0)
@@ -55,19 +55,19 @@ class Peer:
         return result
 
     def leave(self):
-        """Write nothing more."""
+        """Close the server's input."""
         if self._writing is not None:
             os.close(self._writing)
             self._writing = None
 
     def stop_reading(self):
-        """What the server writes from now on goes nowhere."""
+        """Close the client's end of the server's output."""
         if self._reading is not None:
             os.close(self._reading)
             self._reading = None
 
     def close(self):
-        """Let go of all. What the server reads stays: its thread may still be at it."""
+        """Close everything except the server's input, which its thread may still be reading."""
         self.leave()
         self.stop_reading()
         os.close(self.output)
@@ -75,7 +75,7 @@ class Peer:
 
 @asynccontextmanager
 async def serving(core, drain=30):
-    """A server on pipes; it has ended when this has, by itself."""
+    """Serve over pipes and yield the client's side; at the end, wait until the server has ended by itself."""
     peer = Peer(drain)
 
     async def serve():
@@ -94,7 +94,7 @@ async def serving(core, drain=30):
 
 
 def low_level_server():
-    """A server with answers and notices that JSON cannot hold, and calls that take their time."""
+    """Make a server with results and notifications that JSON cannot hold, and calls that wait."""
     core = Server("core")
     core.let_go = anyio.Event()
     core.waiting = anyio.Event()

@@ -16,7 +16,7 @@ KINDS = [
 
 @pytest.fixture(params=KINDS)
 def make_store(request, tmp_path):
-    """Make a fresh store of each kind: a function."""
+    """Return a function that makes a fresh store; once for each kind."""
     match request.param:
         case "memory":
             return InMemorySessionStore
@@ -32,5 +32,5 @@ def make_store(request, tmp_path):
 
 @pytest.fixture
 def store(make_store):
-    """A fresh store of each kind."""
+    """Return a fresh store; once for each kind."""
     return make_store()

@@ -1,6 +1,6 @@
-"""One process of a storm: many calls at once, some cancelled, some made twice, while the list changes.
+"""One process of a load test: many calls at once, some cancelled, some made twice, while the list is reloaded.
 
-python -m shared.storm URL FOLDER PLAN       makes the calls of a plan (JSON); a line of JSON for each that ended
+python -m shared.storm URL FOLDER PLAN   makes the calls of a plan (JSON), and prints a line of JSON for each
 """
 
 import asyncio
@@ -26,7 +26,7 @@ __all__ = ["Plan", "run"]
 
 @dataclass(frozen=True)
 class Plan:
-    """What one process does. The same plan is the same storm, but for the timing."""
+    """What one process does. The same plan makes the same calls, but for the timing."""
 
     seed: str
     first: int
@@ -55,8 +55,8 @@ class Plan:
 
 
 async def run(api, folder, plan, say):
-    """Make all calls of a plan; `say` gets how each ended."""
-    chance = random.Random(plan.seed)  # noqa: S311 - the same each time, that is the point
+    """Make all calls of a plan, and report through `say` how each ended."""
+    chance = random.Random(plan.seed)  # noqa: S311 - must be the same every time
     ledger = Watched(folder / "ledger.db")
     unlucky = random.Random(plan.seed + " ledger")  # noqa: S311
 
@@ -95,7 +95,7 @@ async def _call_later(after, *call):
 
 
 async def _call(client, name, number, within, say):
-    """Make one call, for `within` seconds at most, and say how it ended."""
+    """Make one call, for `within` seconds at most, and report how it ended."""
     use = {"claudecode/toolUseId": f"toolu_{number}"}
     request = {"name": name, "arguments": {"number": number}, "_meta": use}
     ended = []
@@ -115,7 +115,7 @@ async def _call(client, name, number, within, say):
 async def _ask(client, request):
     try:
         result = await client.request("tools/call", request)
-    except McpError as error:  # the list has no such tool at this moment
+    except McpError as error:  # the list does not have the tool at this moment
         return "refused", error.message
     text = "\n".join(each["text"] for each in result["content"])
     if not result.get("isError"):
@@ -124,7 +124,7 @@ async def _ask(client, request):
 
 
 async def _cancel_natively(task, within):
-    """Cancel the task of asyncio itself, which knows no shield, twice if need be."""
+    """Cancel with `Task.cancel()` of asyncio, which ignores shields, and again if the task goes on."""
     for seconds in (within, 0.01, None):
         await asyncio.wait([task], timeout=seconds)
         task.cancel()
@@ -133,7 +133,7 @@ async def _cancel_natively(task, within):
 
 
 async def _disturb(catalog, folder, plan):
-    """Read the list again now and then, and lock the ledger for a moment, as another program might."""
+    """Reload the list now and then, and lock the ledger for a moment, as another program might."""
     for number in range(max(plan.refreshes, plan.locks)):
         if number < plan.locks:
             await anyio.to_thread.run_sync(_lock, folder)

@@ -1,9 +1,9 @@
-"""A catalogue on the sample paid API, connected, with its ledger at hand; as a program, one in another process.
+"""A connected catalogue of the sample paid API, with its ledger; as a program, the same in another process.
 
 python -m shared.till URL FOLDER SCENE
 
-The scene "race" makes 100 calls at once; any other is an act of the ledger, at which it says so and waits to be
-killed ("waiting" is none).
+The scene "race" makes 100 calls at once; any other, such as "before settle", is a moment of the ledger, at which
+it prints "here" and waits to be killed. "waiting" is no such moment: it makes one call.
 """
 
 import os
@@ -24,7 +24,7 @@ ULM = {"city": "Ulm"}
 
 
 def environ(folder, **more):
-    """All that a catalogue takes from the environment, in a folder of its own."""
+    """Return the environment variables of a catalogue that keeps its files in this folder."""
     return {
         "AGENT_PAYMENT_API_KEY": KEYS["x-api-key"],
         "AGENT_PAYMENT_BUDGET_KEY": KEYS["x-budget-key"],
@@ -39,7 +39,7 @@ def environ(folder, **more):
 
 
 def catalog_for(shop, folder, *, variables=None, profile=None, **settings):
-    """A catalogue; `profile` are settings of the profile, `variables` more of the environment."""
+    """Make a catalogue; `profile` are settings of the profile, `variables` are further environment variables."""
     return Catalog(
         profile_for(shop.url, **(profile or {})),
         environ=environ(folder, **(variables or {})),
@@ -49,7 +49,7 @@ def catalog_for(shop, folder, *, variables=None, profile=None, **settings):
 
 @asynccontextmanager
 async def opened(shop, folder, **settings):
-    """A catalogue that has loaded, and a client of it."""
+    """Open a catalogue, wait until it has loaded, and yield it with a client of it."""
     catalog = catalog_for(shop, folder, **settings)
     async with connect(catalog) as client:
         await catalog.loaded(10)
@@ -57,7 +57,7 @@ async def opened(shop, folder, **settings):
 
 
 class Watched(SqliteLedger):
-    """A ledger that calls `before[act](*args)` and `after[act](*args)`, where there is one."""
+    """A ledger that calls `before[act](*args)` and `after[act](*args)`, if they are set."""
 
     def __init__(self, path, **settings):
         self.before, self.after = {}, {}
@@ -78,12 +78,12 @@ class Watched(SqliteLedger):
 
 
 def ledger_in(folder):
-    """The ledger, for somebody who only looks, or accepts."""
+    """Open the ledger as another owner, who only reads, or accepts charges."""
     return SqliteLedger(folder / "ledger.db", owner="somebody else")
 
 
 def states(folder):
-    """Every call in the ledger, the oldest first: its state and the money that counts."""
+    """Return the state and the money of every call in the ledger, the oldest first."""
     with ledger_in(folder) as ledger:
         return [(row.state, row.money) for row in reversed(ledger.rows())]
 
@@ -95,13 +95,13 @@ def till_command(shop, folder, scene):
 
 
 def say(word):
-    """Tell the test."""
+    """Write a word to the test."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 
 
 async def race(shop, folder):
-    """A hundred calls at once; how many were let through."""
+    """Make a hundred calls at once, and report how many succeeded."""
     done = []
 
     async def call(client, number):
@@ -114,7 +114,7 @@ async def race(shop, folder):
 
 
 async def halt(shop, folder, scene):
-    """One call that never gets past an act of the ledger."""
+    """Make one call that stops at a moment of the ledger, and never gets past it."""
     ledger = Watched(folder / "ledger.db")
     when, _, act = scene.partition(" ")
     if act:

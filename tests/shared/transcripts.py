@@ -1,4 +1,4 @@
-"""Writes transcripts as the CLI does, for the tests of history."""
+"""Writes transcripts as the CLI does, for the tests of sessions."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ WHEN = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 class Writer:
-    """A transcript in the making: a line per block, results below their calls, rewinds as branches."""
+    """A transcript in the making: a line for each block, results below their calls, rewinds as branches."""
 
     def __init__(self, session=SESSION):
         self.lines = []
@@ -21,7 +21,7 @@ class Writer:
         self.responses = 0
 
     def add(self, kind, parent, **fields):
-        """One line of the tree; returns its uuid."""
+        """Add a line to the tree, and return its uuid."""
         self.number += 1
         name = str(uuid.UUID(int=self.number))
         when = WHEN + timedelta(seconds=self.number)
@@ -31,12 +31,12 @@ class Writer:
         return name
 
     def ask(self, parent, text, **fields):
-        """A prompt, with the attachments that follow it."""
+        """Add a prompt and the attachment that follows it; returns the attachment's uuid."""
         name = self.add("user", parent, message={"role": "user", "content": text}, **fields)
         return self.add("attachment", name, attachment={"type": "date"})
 
     def answer(self, parent, text, calls=0, finish_order=()):
-        """A response of a text and calls, the results of the calls in some order; returns where the next hangs."""
+        """Add a response of a text and calls, and results in this order; returns the parent of the next line."""
         message_id = f"msg_{self.number}"
         names = [f"toolu_{self.number}_{index}" for index in range(calls)]
         blocks = [{"type": "text", "text": text}]
@@ -56,7 +56,7 @@ class Writer:
         return at
 
     def compact(self, place, keep):
-        """A compaction after a place that keeps one message; returns where the next prompt hangs."""
+        """Add a compaction after a line, which keeps one message; returns the parent of the next prompt."""
         segment = {"headUuid": keep, "tailUuid": keep, "anchorUuid": str(uuid.UUID(int=self.number + 2))}
         boundary = self.add(
             "system",
@@ -69,7 +69,7 @@ class Writer:
         return self.add("user", boundary, message=message, isCompactSummary=True)
 
     def respond(self, parent, *blocks, usage=None, model="claude-opus-5-5", name=None, **fields):
-        """A response, one line for each block, all with the same usage; returns the uuids of the lines."""
+        """Add a response, one line for each block, all with the same usage; returns the uuids of the lines."""
         self.responses += 1
         message = {
             "role": "assistant",
@@ -84,20 +84,20 @@ class Writer:
         return made
 
     def give(self, parent, call, content, **fields):
-        """The result of a call; returns its uuid."""
+        """Add the result of a call, and return its uuid."""
         block = {"type": "tool_result", "tool_use_id": call, "content": content, **fields}
         return self.add("user", parent, message={"role": "user", "content": [block]})
 
     def note(self, **line):
-        """A line that is not part of the tree."""
+        """Add a line that is not part of the tree."""
         self.lines.append({**line, "sessionId": self.session})
 
     def encode(self):
-        """The whole file."""
+        """Return the whole file as bytes."""
         return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in self.lines)
 
     def write(self, config, key="-work"):
-        """Put the transcript where the CLI would; returns its path."""
+        """Write the transcript where the CLI would, and return its path."""
         folder = config / "projects" / key
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.session}.jsonl"
@@ -105,7 +105,7 @@ class Writer:
         return path
 
     def write_subagent(self, path, agent, **metadata):
-        """Put this transcript beside that of a session, as its subagent's."""
+        """Write this transcript beside that of a session, as a subagent of it."""
         folder = path.with_suffix("") / "subagents"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"agent-{agent}.jsonl").write_bytes(self.encode())
@@ -113,17 +113,17 @@ class Writer:
 
 
 def text(said):
-    """A block of text."""
+    """Return a text block."""
     return {"type": "text", "text": said}
 
 
 def call(name, tool="Bash", **given):
-    """A block that calls a tool."""
+    """Return a block that calls a tool."""
     return {"type": "tool_use", "id": name, "name": tool, "input": given}
 
 
 def image(data, media_type="image/png"):
-    """A block with a picture."""
+    """Return an image block."""
     encoded = data if isinstance(data, str) else base64.b64encode(data).decode()
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": encoded}}
 
@@ -135,7 +135,7 @@ PNG = base64.b64decode(
 
 
 def harbour(config):
-    """A session with everything: thinking, calls at once, a failure, a picture and a subagent; its path."""
+    """Write a session with thinking, parallel calls, a failure, a picture and a subagent; returns its path."""
     writer = Writer()
     usage = {"input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 1000}
     at = writer.ask(None, "Where could our harbour festival be?", gitBranch="quay")
@@ -169,7 +169,7 @@ def harbour(config):
 
 @st.composite
 def conversations(draw):
-    """A conversation of some turns, with rewinds, parallel calls, notes and lines that people do not see."""
+    """Generate a conversation of some turns, with rewinds, parallel calls, metadata and hidden messages."""
     writer = Writer()
     places = [None]
     for turn in range(draw(st.integers(1, 5))):
@@ -190,7 +190,7 @@ def conversations(draw):
 
 
 def texts(messages):
-    """What was said, in order: the text, or the id of the call or result."""
+    """Return for each block, in order, its text, or the id of its call or result."""
     said = []
     for message in messages:
         content = message.message["content"]

@@ -6,14 +6,14 @@ import anyio
 
 
 async def eventually(holds, within=30.0):
-    """Wait until `holds()` is true. A TimeoutError after so many seconds."""
+    """Wait until `holds()` is true; raises TimeoutError after `within` seconds."""
     with anyio.fail_after(within):
         while not holds():
             await anyio.sleep(0.005)
 
 
 def wait_until(holds, within=30.0):
-    """Wait until `holds()` is true, without an event loop. A TimeoutError after so many seconds."""
+    """Wait until `holds()` is true, without an event loop; raises TimeoutError after `within` seconds."""
     end = time.monotonic() + within
     while not holds():
         if time.monotonic() > end:

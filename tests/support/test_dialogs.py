@@ -1,4 +1,4 @@
-"""Dialogs without I/O, and that both terminals give the same values for the same typed lines."""
+"""Dialogs without I/O; and both terminals return the same values for the same typed lines."""
 
 import io
 
@@ -41,7 +41,7 @@ CONTENT = {
 
 
 async def on_the_programs_terminal(request, lines):
-    """The answer through `terminal_elicitation`, the callback for users' programs."""
+    """Return the answer through `terminal_elicitation`, the callback for users' programs."""
     typed = iter(lines)
 
     async def read(prompt):
@@ -51,7 +51,7 @@ async def on_the_programs_terminal(request, lines):
 
 
 async def on_the_commands_terminal(request, lines):
-    """The answer through the terminal of `toolwire run` and `toolwire call`."""
+    """Return the answer through the terminal of `toolwire run` and `toolwire call`."""
     typed = iter(lines)
 
     def read(prompt, *, remember=False):
@@ -94,7 +94,7 @@ async def test_both_terminals_return_values_of_the_schemas_types(ask):
     ],
 )
 def test_what_is_typed_becomes_a_value(schema, typed, value):
-    """By the schema of the property."""
+    """A typed line is converted by the schema of the property."""
     assert Field("f", schema, {"required": ["f"]}).read(typed) == value
 
 
@@ -109,7 +109,7 @@ def test_what_is_typed_becomes_a_value(schema, typed, value):
     ],
 )
 def test_what_does_not_fit_is_refused(schema, typed):
-    """And would be asked again."""
+    """It raises ValueError, upon which a dialog asks again."""
     with pytest.raises(ValueError, match="."):
         Field("f", schema, {"required": ["f"]}).read(typed)
 
@@ -150,7 +150,7 @@ def test_a_prompt_shows_type_choices_and_default():
 
 
 def run(dialog, *lines):
-    """What a dialog returns when these lines are typed, and the texts of its prompts."""
+    """Return what a dialog returns when these lines are typed, and the texts of its prompts."""
     prompts = [next(dialog)]
     for line in lines:
         try:
@@ -161,7 +161,7 @@ def run(dialog, *lines):
 
 
 def test_permission():
-    """A no may carry a reason, which is asked for only where that is wanted."""
+    """A denial may have a reason, which is asked for only where that is wanted."""
     permission, prompts = run(ask_permission("t", "a=1", None), "a", "n")
     assert (permission.allowed, len(prompts)) == (False, 2)
     permission, _ = run(ask_permission("t", "a=1", None, ask_reason=True), "n", "too late")
@@ -171,7 +171,7 @@ def test_permission():
 
 
 def test_a_value_that_does_not_fit_is_asked_for_again_with_the_reason():
-    """The reason stands above the next prompt."""
+    """The reason is shown above the next prompt."""
     dialog = elicit(ElicitationRequest("s", "?", schema={"properties": {"n": {"type": "integer"}}}))
     assert dialog.send(None).lines[0] == ("s asks: ?", "request")
     assert dialog.send("x").lines == (('  "x" is not of type "integer"', "error"),)

@@ -27,7 +27,7 @@ def test_a_file_is_replaced_in_one_step(tmp_path):
 
 
 def test_the_old_file_stays_if_the_content_fails(tmp_path):
-    """Also where only a part of the content could be made."""
+    """This holds also where only a part of the content could be made."""
     path = tmp_path / "file"
     path.write_bytes(b"old")
 
@@ -83,7 +83,7 @@ def test_lines_are_appended_for_the_owner_only(tmp_path):
 
 
 def test_a_file_of_lines_can_begin_anew(tmp_path):
-    """As a recording does at its first connection."""
+    """A recording does this at its first connection."""
     path = tmp_path / "log"
     path.write_bytes(b"old\n")
     descriptor = open_for_lines(path, truncate=True)
@@ -93,7 +93,7 @@ def test_a_file_of_lines_can_begin_anew(tmp_path):
 
 
 def test_lines_are_appended_to_regular_files_only(tmp_path):
-    """Not to a link, which may point to another user's file, nor to a pipe, which may block, nor to a folder."""
+    """A link may point to another user's file, and a pipe may block; both are refused, and so are folders."""
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")

@@ -1,4 +1,4 @@
-"""What the log never shows."""
+"""The log shows no secret, and does not repeat a line without end."""
 
 import logging
 
@@ -9,7 +9,7 @@ from toolwire._support.log import REDACTED, RepeatLimit, keep_secret, logger_for
 
 @pytest.fixture
 def shown(caplog):
-    """Everything that a handler would write."""
+    """Return a function that gives everything that a handler would write."""
     caplog.set_level(logging.DEBUG, "toolwire")
     formatter = logging.Formatter("%(message)s")
     return lambda: "\n".join(formatter.format(record) for record in caplog.records)
@@ -20,7 +20,7 @@ def shown(caplog):
     ["sk-ant-api03-abcdefgh_1234-xyz", "Authorization: Bearer abc.def-ghi_jkl==", "my-own-secret-value"],
 )
 def test_secrets_are_taken_out_of_messages_arguments_and_traces(shown, secret):
-    """By their looks, or because somebody named them."""
+    """Secrets are recognised by their form, or because they were passed to keep_secret()."""
     keep_secret(["my-own-secret-value", "abc"])
     logger = logger_for("test")
     logger.info("the key is %s", secret)
@@ -44,14 +44,14 @@ def test_what_is_no_secret_stays_as_it_is(shown, caplog):
 
 
 def test_a_secret_that_begins_with_another_is_taken_out_whole(shown):
-    """The longer one goes first."""
+    """The longer one is replaced first."""
     keep_secret(["secret-one", "secret-one-and-more"])
     logger_for("test").info("it is secret-one-and-more")
     assert shown() == f"it is {REDACTED}"
 
 
 def test_an_argument_that_cannot_be_shown_breaks_nobody(monkeypatch):
-    """Logging reports it in its own way."""
+    """The logging module handles it in its own way, and nothing is raised."""
     monkeypatch.setattr(logging, "raiseExceptions", False)
 
     class Odd:
@@ -62,7 +62,7 @@ def test_an_argument_that_cannot_be_shown_breaks_nobody(monkeypatch):
 
 
 def test_a_line_that_is_repeated_is_left_out_and_counted(monkeypatch):
-    """Five in ten seconds, then the number of those left out. Other lines, and those of ours, are not touched."""
+    """Five in ten seconds pass, the next one tells how many were left out; other lines and ours are not limited."""
     now = 1_000.0
     monkeypatch.setattr("toolwire._support.log.time.monotonic", lambda: now)
     limit = RepeatLimit()
@@ -80,7 +80,7 @@ def test_a_line_that_is_repeated_is_left_out_and_counted(monkeypatch):
 
 
 def test_the_last_of_stderr_shows_no_part_of_a_secret():
-    """Secrets are taken out before it is cut, so that no end of one is left at its beginning."""
+    """Secrets are removed before the text is cut, so that no end of one is left at its beginning."""
     from toolwire._conversation.session import Stderr  # noqa: PLC0415
 
     keep_secret(["a-secret-that-is-cut-in-half"])

@@ -1,4 +1,4 @@
-"""Processes of this machine: whether they run, and whether they still are the same."""
+"""Processes of this machine: whether they run, and whether a pid still belongs to the same process."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(not PROC.exists(), reason="only Linux tells")
 
 
 def test_the_start_of_a_process_stays_the_same():
-    """So that it tells processes apart."""
+    """The start time thus tells processes with the same pid apart."""
     state, start = read_state(os.getpid())
     assert state in "RS"
     assert start.isdecimal()
@@ -21,7 +21,7 @@ def test_the_start_of_a_process_stays_the_same():
 
 @pytest.mark.process
 def test_a_process_that_ended_has_neither():
-    """Nor is it running."""
+    """State and start are empty, and it does not count as running."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     assert read_state(process.pid) == ("", "")

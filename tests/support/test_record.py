@@ -14,7 +14,7 @@ from toolwire._support.record import Record, record
 
 @record
 class Late(Record):
-    """As declared in the library."""
+    """A record as the library declares them."""
 
     name: str
     type: str | None = None
@@ -24,14 +24,14 @@ class Late(Record):
 
 @record
 class Later(Late):
-    """With the fields of its base before its own."""
+    """A record with the fields of its base before its own."""
 
     more: int = 0
 
 
 @dataclass
 class Usual:
-    """The same as `Late`, as `@dataclass` makes it."""
+    """The same fields as `Late`, made by `@dataclass`."""
 
     name: str
     type: str | None = None
@@ -40,7 +40,7 @@ class Usual:
 
 
 def fresh():
-    """A class that nobody has made an object of."""
+    """Return a class of which no object has been made yet."""
 
     @record
     class Fresh(Record):
@@ -51,7 +51,7 @@ def fresh():
 
 
 def test_it_is_made_as_a_dataclass_is():
-    """By position and by name, with defaults, a new list for each; of a subclass too."""
+    """Objects are made by position and by name, with defaults and a new list each; those of a subclass too."""
     first, second = Late("a"), Late(name="a", items=[])
     assert first == second
     assert first.items is not second.items
@@ -65,7 +65,7 @@ def test_it_is_made_as_a_dataclass_is():
 
 
 def test_it_looks_like_a_dataclass():
-    """Its signature, its hints and its fields, also before the first object was made."""
+    """It has the same signature, hints and fields, even before the first object is made."""
     assert str(inspect.signature(Late)) == str(inspect.signature(Usual))
     assert str(inspect.signature(fresh())) == "(name: str, items: list[int] = <factory>) -> None"
     assert get_type_hints(Late.__init__) == get_type_hints(Usual.__init__)
@@ -76,7 +76,7 @@ def test_it_looks_like_a_dataclass():
 
 
 def test_it_is_copied_replaced_and_pickled():
-    """As people do with messages."""
+    """Programs do this with messages."""
     made = Late("a", "b", [1], raw={"c": 1})
     assert dataclasses.replace(made, name="z").items == [1]
     assert copy.deepcopy(made) == made == pickle.loads(pickle.dumps(made))  # noqa: S301 - our own
@@ -87,7 +87,7 @@ def test_it_is_copied_replaced_and_pickled():
 
 
 def test_users_can_derive_from_it():
-    """With an `__init__` of their own that calls ours, before anybody else has used it, and as a dataclass."""
+    """A subclass may call our `__init__` from its own, before any other use of it, or be a dataclass."""
     base = fresh()
 
     class Own(base):

@@ -29,14 +29,14 @@ IN_PLACE = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSc
 
 
 def holding(keyword, inner):
-    """An object schema that has another one at a keyword, one property down."""
+    """Return an object schema that has another one at a keyword, one property down."""
     place = {**PLACES, **OLDER}[keyword](inner)
     return {"type": "object", "properties": {"p": {keyword: place}}}
 
 
 @pytest.mark.parametrize("keyword", [*PLACES, *OLDER])
 def test_the_table_has_it(keyword):
-    """What stands there is found, and nothing that only looks like a schema."""
+    """The schema at the keyword is found, and nothing that only looks like a schema."""
     inner = {"type": "string"}
     node = holding(keyword, inner)["properties"]["p"]
     assert list(iter_subschemas({**node, "const": {"type": "x"}, "enum": [{}]})) == [(keyword, inner)]
@@ -96,7 +96,7 @@ def test_a_list_of_items_is_entered():
     ],
 )
 def test_a_reference_is_resolved(reference, found):
-    """By pointer and by anchor, inside the document only. Data is no schema."""
+    """References are resolved by pointer and by anchor, inside the document only; data is no schema."""
     root = {
         "title": "root",
         "$defs": {name: {"title": name} for name in ("a", "a/b", "a b")},

@@ -37,13 +37,13 @@ SHOWN = """
 
 
 def test_ordinary_words_of_headers_stay_readable():
-    """A header that nothing names a secret is searched for in texts only if it is no plain word."""
+    """The value of a header whose name means no secret is searched for in texts only if it is no plain word."""
     found = set(secret_values({"headers": {"X-Environment": "production", "X-Team": "team-7"}}))
     assert found == {"team-7"}
 
 
 def test_headers_on_a_command_line_are_hidden():
-    """A flag for headers has a secret behind it."""
+    """The argument after a flag for headers is hidden."""
     shown = hide(
         {"args": ["mcp-remote", "--header", "X-Key: abc", "-H", "X-Key: abc", "https://example.com/"]}
     )
@@ -51,7 +51,7 @@ def test_headers_on_a_command_line_are_hidden():
 
 
 def test_there_are_enough_names():
-    """The table is worth its name."""
+    """The tables have at least a hundred names."""
     assert len({*HIDDEN.split(), *SHOWN.split()}) >= 100
 
 
@@ -63,7 +63,7 @@ def test_names_of_secrets(name):
 
 @pytest.mark.parametrize("name", SHOWN.split())
 def test_other_names(name):
-    """Words that only look like the names of secrets are none."""
+    """Words that only look like the names of secrets are not taken for them."""
     assert not is_secret_name(name)
 
 
@@ -87,7 +87,7 @@ SECRETS = (
 
 @pytest.mark.parametrize("form", [CONFIG, json.dumps(CONFIG), [CONFIG], {"mcpServers": CONFIG}], ids=type)
 def test_a_configuration_is_shown_with_names_and_without_values(form):
-    """Whoever reads it sees which servers there are and what is set for them."""
+    """A reader sees which servers there are and what is set for them."""
     shown = repr(hide(form))
     for secret in (*SECRETS, "env-note", "page-value", "frag"):
         assert secret not in shown
@@ -126,14 +126,14 @@ def test_the_secrets_of_a_configuration_are_found():
     ],
 )
 def test_parts_of_a_path_that_are_secrets(segment, random):
-    """Some servers have their token in the path; names that somebody made up stay."""
+    """Some servers have their token in the path; readable names stay."""
     url = f"https://host.example/s/{segment}/mcp"
     assert (segment not in hide(url)) == random
     assert (segment in set(secret_values(url))) == random
 
 
 def test_a_secret_of_several_lines_is_hidden_line_by_line():
-    """Logs and stderr come in lines."""
+    """Logs and stderr come line by line."""
     key = "-----BEGIN KEY-----\nfirstLineOfTheKey0123456789\nshort\n-----END KEY-----"
     keep_secret([key])
     assert redact("it is firstLineOfTheKey0123456789") == f"it is {REDACTED}"
@@ -191,7 +191,7 @@ def test_secrets_known_by_their_looks(text, shown):
     "value", ['quo"te and \\ back', "per%20cent 100%", "ümlaut/slash+plus", "line\nbreak-value"]
 )
 def test_known_values_are_hidden_in_the_usual_spellings(value):
-    """As they are, in JSON, in a repr and in a URL."""
+    """They are hidden as they are, in JSON, in a repr and in a URL."""
     from urllib.parse import quote  # noqa: PLC0415
 
     keep_secret([value])

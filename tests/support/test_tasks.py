@@ -1,4 +1,4 @@
-"""Work that belongs to no block of code: what it raises is seen once, in the log."""
+"""Background tasks: what they raise is logged once; and scopes that cancel the work inside them."""
 
 import asyncio
 import functools
@@ -19,7 +19,7 @@ async def ended(work):
 
 
 async def test_a_failure_is_logged_once(caplog):
-    """With its trace, for nobody else sees it."""
+    """It is logged with its traceback, since nobody else sees it."""
 
     async def failing():
         raise ValueError("no luck")
@@ -30,7 +30,7 @@ async def test_a_failure_is_logged_once(caplog):
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_failure_beside_a_cancellation_is_logged_too(anyio_backend, caplog):
-    """A group of both loses neither in silence; one of cancellations alone is no failure."""
+    """The failure in a group of both is logged; a group of cancellations alone is no failure."""
 
     async def both():
         raise BaseExceptionGroup("both", [asyncio.CancelledError(), ValueError("no luck")])
@@ -45,7 +45,7 @@ async def test_a_failure_beside_a_cancellation_is_logged_too(anyio_backend, capl
 
 
 def test_what_is_async_is_seen_without_a_call():
-    """An async function, method or `__call__`, also in a partial. What a plain function returns is not known."""
+    """An async function, method or `__call__` is recognised, also in a partial; nothing is called to find out."""
 
     async def plain():
         return 1
@@ -66,7 +66,7 @@ on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 
 
 async def sleep_in(scope, seen):
-    """What a cancelled scope does to the work in it, and to the task around it."""
+    """Sleep in a scope; record whether that was cancelled, and the task's count of cancellations afterwards."""
     with scope:
         try:
             await asyncio.sleep(3600)
@@ -86,14 +86,14 @@ async def test_a_cancelled_task_scope_ends_what_is_inside_and_nothing_else(anyio
     scope.cancel()
     await asyncio.wait_for(task, 10)
     assert seen == [True, 0]
-    scope.cancel()  # too late: it was left
+    scope.cancel()  # no effect: the scope was left
     await asyncio.sleep(0)
     assert not task.cancelled()
 
 
 @on_asyncio
 async def test_a_task_scope_lets_the_cancellation_of_its_task_through(anyio_backend):
-    """Also when the scope is cancelled at the same time."""
+    """This holds also when the scope is cancelled at the same time."""
     for cancel_scope in (False, True):
         scope, seen = TaskScope(), []
         task = asyncio.create_task(sleep_in(scope, seen))
@@ -109,7 +109,7 @@ async def test_a_task_scope_lets_the_cancellation_of_its_task_through(anyio_back
 
 @on_asyncio
 async def test_a_task_that_cancels_its_own_scope_is_cancelled_at_its_next_await(anyio_backend):
-    """And not after the scope, if it leaves it without one."""
+    """If it leaves the scope without an await, it is not cancelled at all."""
     seen = []
     with TaskScope() as scope:
         scope.cancel()

@@ -1,4 +1,4 @@
-"""Worker threads: calls that were given up, the places of others, and the end of idle threads."""
+"""Worker threads: abandoned calls, the threads that are left for others, and the end of idle threads."""
 
 import gc
 import subprocess
@@ -22,7 +22,7 @@ LIMIT = 30
 
 
 class Blocked:
-    """Sync calls that stand still until they are let go."""
+    """A sync function that blocks until `let_go` is set, and counts its calls."""
 
     def __init__(self):
         self.let_go = threading.Event()
@@ -50,7 +50,7 @@ def blocked():
 
 
 async def leave_behind(pool, calls, count, client):
-    """Begin so many calls of a client, and give them up while they run."""
+    """Start this number of calls of a client, and cancel them while they run."""
     begun = calls.begun + count
     async with anyio.create_task_group() as tasks:
         for _ in range(count):
@@ -60,7 +60,7 @@ async def leave_behind(pool, calls, count, client):
 
 
 async def test_calls_that_were_given_up_take_nobodys_place():
-    """All threads hang in calls of one client; those of another are run."""
+    """While all threads hang in abandoned calls of one client, calls of another are run."""
     pool = Workers(4, abandoned_limit=32)
     with blocked() as calls:
         await leave_behind(pool, calls, 4, "hung")
@@ -70,7 +70,7 @@ async def test_calls_that_were_given_up_take_nobodys_place():
 
 
 async def test_whoever_waits_gets_a_thread_when_a_call_is_given_up():
-    """At once, and in order."""
+    """Waiting calls run as soon as others are abandoned."""
     pool, done = Workers(2, abandoned_limit=16), []
     with blocked() as calls:
         async with anyio.create_task_group() as hung, anyio.create_task_group() as tasks:
@@ -87,7 +87,7 @@ async def test_whoever_waits_gets_a_thread_when_a_call_is_given_up():
 
 
 async def test_a_client_that_leaves_too_many_behind_is_refused():
-    """As many as the pool has threads; until one of them ends. Others are not."""
+    """It may abandon as many calls as the pool has threads, until one of them ends; other clients may go on."""
     pool = Workers(3, abandoned_limit=24)
     with blocked() as calls:
         await leave_behind(pool, calls, 2, "hung")
@@ -104,12 +104,12 @@ async def test_a_client_that_leaves_too_many_behind_is_refused():
             try:
                 assert await pool.run(lambda: "done", "hung") == "done"
                 break
-            except TooManyAbandonedCalls:  # the thread has yet to say that it is free
+            except TooManyAbandonedCalls:  # the thread has not yet reported that it is free
                 await anyio.sleep(0.005)
 
 
 async def test_threads_do_not_pile_up_without_end():
-    """What runs beside has a limit too: beyond it a call keeps its place until it ends."""
+    """Extra threads for abandoned calls are limited: beyond that, a call keeps its place until it ends."""
     pool = Workers(2, abandoned_limit=4)
     with blocked() as calls:
         for client in "abc":
@@ -125,7 +125,7 @@ async def test_threads_do_not_pile_up_without_end():
 
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_a_pool_with_nothing_beside_keeps_to_its_limit(limit):
-    """Whatever is given up: a place is free when its thread is."""
+    """Without extra threads, the place of an abandoned call is free only when its thread is."""
     pool = Workers(limit)
     with blocked() as calls:
         await leave_behind(pool, calls, limit, "hung")
@@ -139,7 +139,7 @@ async def test_a_pool_with_nothing_beside_keeps_to_its_limit(limit):
 
 
 async def test_threads_beside_end_and_the_others_are_kept():
-    """After a storm there are no more threads than the limit."""
+    """After many abandoned calls there are no more threads than the limit."""
     pool, before = Workers(3, abandoned_limit=24), set(threading.enumerate())
     with blocked() as calls:
         for client in range(4):
@@ -155,7 +155,7 @@ async def test_threads_beside_end_and_the_others_are_kept():
 
 
 async def test_calls_that_are_given_up_at_any_moment_lose_no_thread():
-    """Before they run, while they do, as they end: afterwards the whole pool is there."""
+    """They are cancelled before they run, while they do, and as they end: afterwards the whole pool is there."""
     pool = Workers(3, abandoned_limit=24)
     with anyio.fail_after(LIMIT):
         for turns in range(60):
@@ -184,7 +184,7 @@ async def gone(threads):
 
 
 async def test_idle_threads_end():
-    """All of them, and the pool still works afterwards."""
+    """All of them end, and the pool still works afterwards."""
     before, workers, meet = own_threads(), Workers(4, idle_timeout=0.05), threading.Barrier(4)
     async with anyio.create_task_group() as group:
         for _ in range(4):
@@ -199,7 +199,7 @@ async def test_a_server_for_each_conversation_leaves_no_threads():
     before = own_threads()
     for _ in range(5):
         server = ToolServer("short")
-        server.workers.rest = 0.05
+        server.workers.idle_timeout = 0.05
 
         @server.tool
         def thread() -> str:
@@ -254,5 +254,5 @@ assert asyncio.run(pool.run(lambda: 2)) == 2
 
 @pytest.mark.process
 def test_a_pool_works_in_a_forked_child():
-    """The threads that were idle before are the parent's."""
+    """The threads that were idle before belong to the parent."""
     subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_signal_wakes_all_who_wait_and_nobody_later():
-    """It does not stay set: who waits after it waits for the next."""
+    """It does not stay set: a task that waits after it waits for the next."""
     signal, woken = Signal(), []
     signal.notify()  # nobody waits
 
@@ -34,7 +34,7 @@ async def test_a_signal_wakes_all_who_wait_and_nobody_later():
 
 
 async def test_waiting_until_something_is_so():
-    """The condition is looked at before the first wait, and after each signal."""
+    """The condition is checked before the first wait, and after each signal."""
     signal, values = Signal(), []
     await signal.wait_until(lambda: True)
     async with anyio.create_task_group() as group:
@@ -46,7 +46,7 @@ async def test_waiting_until_something_is_so():
 
 
 async def test_a_cancelled_waiter_leaves_the_others():
-    """They are woken all the same."""
+    """The others are woken all the same."""
     signal = Signal()
     with anyio.move_on_after(0):
         await signal.wait()
@@ -59,7 +59,7 @@ async def test_a_cancelled_waiter_leaves_the_others():
 
 
 async def test_a_wait_ends_when_its_time_is_over():
-    """Without a cancellation, and leaving nobody behind who would be woken later."""
+    """It returns without a cancellation, and leaves no waiter behind that would be woken later."""
     signal, future = Signal(), Future()
     with anyio.fail_after(10):
         await signal.wait(0.01)
@@ -70,7 +70,7 @@ async def test_a_wait_ends_when_its_time_is_over():
 
 
 async def test_what_comes_in_time_ends_the_wait():
-    """However long the limit is."""
+    """The length of the timeout does not matter."""
     signal, future = Signal(), Future()
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
@@ -85,7 +85,7 @@ async def test_what_comes_in_time_ends_the_wait():
 
 
 async def test_a_wait_with_a_limit_can_be_cancelled():
-    """By a scope around it, before its time is over."""
+    """A scope around it cancels it before its timeout."""
     signal = Signal()
     with anyio.fail_after(10):
         with anyio.move_on_after(0) as scope:
@@ -118,7 +118,7 @@ async def test_a_mailbox_keeps_the_order_and_ends_when_it_is_closed():
 
 
 async def test_each_item_goes_to_one_reader():
-    """However many wait."""
+    """This holds however many readers wait."""
     box, read = Mailbox(), []
 
     async def reader():
@@ -134,7 +134,7 @@ async def test_each_item_goes_to_one_reader():
 
 
 async def test_a_group_of_work_is_waited_for_until_the_last_is_done():
-    """Also when more is added meanwhile; none at all is no wait."""
+    """Work that is added meanwhile counts too; without any work, wait() returns at once."""
     group_of_work = WaitGroup()
     await group_of_work.wait()
     group_of_work.add()
@@ -155,7 +155,7 @@ async def test_a_group_of_work_is_waited_for_until_the_last_is_done():
 
 
 async def test_the_first_value_of_a_future_counts():
-    """All who wait get it."""
+    """All waiting tasks get it."""
     future, got = Future(), []
 
     async def wait():

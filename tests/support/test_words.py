@@ -1,4 +1,4 @@
-"""The "did you mean" of every message, and the text of others on a terminal."""
+"""The "did you mean" of every message, and foreign text on a terminal."""
 
 import unicodedata
 
@@ -15,12 +15,12 @@ def test_the_closest_name_is_found():
 
 
 def test_one_is_not_many():
-    """None is many, as in English."""
+    """Zero takes the plural, as in English."""
     assert [count(each, "tool") for each in (0, 1, 2)] == ["0 tools", "1 tool", "2 tools"]
 
 
 def test_the_cutoff_says_how_alike():
-    """A caller for which a wrong guess is worse than none asks for more."""
+    """A caller for which a wrong guess is worse than none sets a higher cutoff."""
     assert closest("PreToolUsed", ["PreToolUse"], cutoff=0.8) == "PreToolUse"
     assert closest("Tool", ["PreToolUse"], cutoff=0.8) is None
 
@@ -66,7 +66,7 @@ def test_what_nobody_sees_is_written_as_its_number(text, shown):
 
 
 def test_no_control_or_formatting_character_is_left():
-    """Of all that there are, but for line breaks, tabs and the joiners of letters and emoji."""
+    """This holds for all of Unicode, except for line breaks, tabs and the joiners of letters and emoji."""
     kinds = {"Cc", "Cf", "Cs", "Zl", "Zp"}
     hidden = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) in kinds]
     left = [char for char in hidden if reveal(char) == char]
@@ -74,7 +74,7 @@ def test_no_control_or_formatting_character_is_left():
 
 
 def test_a_database_takes_what_is_storable():
-    """Letters of any language stay."""
+    """Characters that a database refuses are replaced; letters of any language stay."""
     assert storable("é\0\ud800 漢") == "é?? 漢"
 
 

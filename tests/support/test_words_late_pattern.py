@@ -6,7 +6,7 @@ from toolwire._support.words import late_pattern
 
 
 def test_it_answers_as_a_compiled_one():
-    """Methods, flags and attributes."""
+    """It has the same methods, flags and attributes."""
     late, compiled = late_pattern("(a+)b", re.IGNORECASE), re.compile("(a+)b", re.IGNORECASE)
     assert late.findall("xAAb ab") == compiled.findall("xAAb ab") == ["AA", "a"]
     assert late.sub("-", "xAAb ab") == "x- -"
@@ -14,7 +14,7 @@ def test_it_answers_as_a_compiled_one():
 
 
 def test_it_is_compiled_when_it_is_used():
-    """An error in it shows then, and what was used once stays."""
+    """A method is made at its first use, and then kept."""
     late = late_pattern("a")
     assert "search" not in vars(late)
     assert late.search("ba")

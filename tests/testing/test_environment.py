@@ -1,4 +1,4 @@
-"""The launcher's environment: nothing inherited, loopback only, gone afterwards."""
+"""`ClaudeEnvironment`: nothing is inherited, the model is on loopback, and the folders are removed at the end."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ URL = "http://127.0.0.1:1234"
 
 
 def test_nothing_is_inherited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Whatever this process has in its environment, the CLI gets none of it."""
+    """The CLI gets no variable of this process's environment."""
     inherited = {
         "ANTHROPIC_API_KEY": "sk-real",
         "ANTHROPIC_AUTH_TOKEN": "real",
@@ -46,7 +46,7 @@ def test_nothing_is_inherited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     "url", ["http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1/", "http://127.0.0.1"]
 )
 def test_loopback_is_let_through(url: str, tmp_path: Path):
-    """An address on this machine is taken as it is."""
+    """An address on this machine is passed on unchanged."""
     assert claude_environment(url, tmp_path)["ANTHROPIC_BASE_URL"] == url
 
 
@@ -66,7 +66,7 @@ def test_loopback_is_let_through(url: str, tmp_path: Path):
     ],
 )
 def test_any_other_address_is_refused(url: str, tmp_path: Path):
-    """A model that is not plainly on this machine is refused, as argument and as extra variable."""
+    """A model that is not clearly on this machine is refused, as an argument and as an extra variable."""
     with pytest.raises(ValueError, match="the model must be at"):
         claude_environment(url, tmp_path)
     with pytest.raises(ValueError, match="the model must be at"):
@@ -94,7 +94,7 @@ def test_extra_variables_may_not_lead_away(name: str, tmp_path: Path):
 
 
 def test_extra_variables_are_added(tmp_path: Path):
-    """Other variables are added, or take the place of ours."""
+    """Other variables are added, or replace the defaults."""
     extra = {
         "CLAUDE_CODE_MAX_RETRIES": "0",
         "LANG": "C",
@@ -123,7 +123,7 @@ def test_folders_live_as_long_as_the_block():
 
 
 def test_it_is_an_async_context_manager_too():
-    """`async with` makes and removes the folders as `with` does; an address will do for the model."""
+    """`async with` creates and removes the folders as `with` does; a URL may be passed in place of the model."""
 
     async def visit() -> Path:
         async with ClaudeEnvironment(URL) as environment:
@@ -142,7 +142,7 @@ def test_a_refused_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_removal_is_tried_again(monkeypatch: pytest.MonkeyPatch):
-    """A folder that could not be removed at first, because someone still writes to it, is removed later."""
+    """If a folder cannot be removed because another process still writes to it, the removal is repeated."""
     real, refusals = shutil.rmtree, [OSError("not empty"), OSError("not empty")]
 
     def busy(path: Path) -> None:
@@ -157,7 +157,7 @@ def test_removal_is_tried_again(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_failed_removal_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
-    """A folder that cannot be removed is named in the log; the block ends normally."""
+    """The log names the folder, and the block ends normally."""
     real = shutil.rmtree
 
     def refuse(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The pytest plugin, seen from the outside: small test files run by a pytest of their own."""
+"""The pytest plugin as users see it: small test files, run by a pytest process of their own."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ HEAVY = [
     "toolwire.testing.scripted_cli",
 ]
 
-# A user's test, as in the docs; only the fixture's name differs between the two peers.
+# A user's test, as in the docs; for the other peer, only the fixture's name changes.
 AGENT = """
 import anyio, pytest
 from toolwire import ClaudeAgentOptions, ToolServer, run
@@ -51,7 +51,7 @@ async def test_agent(PEER):
     PEER.assert_no_pending()
 """
 
-# Says "echo" and the prompt.
+# Replies to each prompt with "echo" and the prompt.
 STAND_IN = """#!{python}
 import json, sys
 
@@ -82,9 +82,9 @@ async def test_echo(recording):
 
 @pytest.fixture
 def run_tests(pytester, monkeypatch):
-    """Run a test file with the plugin, in a process of its own."""
+    """Return a function that runs a test file with the plugin, in a process of its own."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    # Once the plugin has its entry point it is there already.
+    # If the plugin is installed with an entry point, it must not be loaded twice.
     registered = {point.value for point in entry_points(group="pytest11")}
     plugin = () if PLUGIN in registered else ("-p", PLUGIN)
 
@@ -98,7 +98,7 @@ def run_tests(pytester, monkeypatch):
 
 @pytest.fixture
 def recorded(pytester):
-    """A test file with a recording, and the folder of its recordings."""
+    """Return the source of a test that uses a recording, and the folder of its recordings."""
     cli = pytester.path / "stand-in"
     cli.write_text(STAND_IN.format(python=sys.executable))
     cli.chmod(0o700)
@@ -106,7 +106,7 @@ def recorded(pytester):
 
 
 def test_the_plugin_loads_nothing_heavy():
-    """Every pytest run where toolwire is installed pays for this import."""
+    """Every pytest run pays for this import if toolwire is installed."""
     code = "import sys, toolwire.testing.plugin; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "toolwire.testing.plugin" in done.stdout.split()
@@ -114,19 +114,19 @@ def test_the_plugin_loads_nothing_heavy():
 
 
 def test_an_agent_on_the_scripted_cli(run_tests):
-    """The user's test passes on both event loops, without a process."""
+    """The user's test passes on both event loops, without starting a CLI."""
     run_tests(AGENT.replace("PEER", "scripted_cli")).assert_outcomes(passed=2)
 
 
 @pytest.mark.real
 def test_an_agent_on_the_real_cli(run_tests):
-    """The same test, but for the fixture's name, with the real CLI and a scripted model."""
+    """The same test, with another fixture, passes with the real CLI and a scripted model."""
     run_tests(AGENT.replace("PEER", "scripted_model")).assert_outcomes(passed=2)
 
 
 @pytest.mark.parametrize("peer", ["scripted_cli", "scripted_model"])
 def test_a_script_not_followed_fails_the_test(run_tests, peer):
-    """The turns left over fail a test that passed, and do not hide the failure of one that did not."""
+    """Turns left over fail a test that would pass; a test that fails by itself keeps its own error."""
     source = """
         from toolwire.testing import say
 
@@ -152,15 +152,15 @@ def test_a_script_not_followed_fails_the_test(run_tests, peer):
         for line in output.splitlines()
         if line.startswith("E ") and "the script was not followed" in line
     ]
-    assert len(told) == 1  # by the first test only
+    assert len(told) == 1  # only the first test fails for this reason
     result.stdout.fnmatch_lines(["FAILED *::test_left_over - AssertionError: the script was not followed*"])
-    assert "pytest_runtest_call" not in output  # our own frames are of no interest to the reader
+    assert "pytest_runtest_call" not in output  # the plugin's own frames are not shown
     assert "assert 1 == 2" in output
     assert f"{peer} already has a script" in output
 
 
 def test_the_environment_of_the_cli(run_tests):
-    """`claude_env` makes started environments, gone after the test; the model's own takes more variables."""
+    """`claude_env` makes environments, which are removed after the test; the fixture's own takes more variables."""
     source = """
         import pytest
         from pathlib import Path
@@ -186,7 +186,7 @@ def test_the_environment_of_the_cli(run_tests):
 
 
 def test_record_then_replay(run_tests, recorded, monkeypatch):
-    """Without a recording the failure names the switch; recorded once, it replays on both event loops."""
+    """Without a recording the error names the option to make one; a recording replays on both event loops."""
     source, folder = recorded
     missing = run_tests(source)
     missing.assert_outcomes(errors=2)
@@ -216,7 +216,7 @@ def test_a_failed_test_keeps_the_old_recording(run_tests, recorded, monkeypatch)
 
 
 def test_a_recording_not_played_fails_the_test(run_tests, pytester):
-    """A test that never connects to its recording fails; names of classes and parameters are in the file's name."""
+    """A test that never connects to its recording fails; the file's name has the class and the parameters."""
     source = """
         import pytest
 
@@ -239,7 +239,7 @@ ALIAS = (
 
 @pytest.mark.parametrize("by", ["flag", "setting", "xdist"])
 def test_claude_agent_sdk_is_toolwire_if_that_is_asked_for(pytester, by):
-    """By a flag or in the settings, before any conftest is imported, and in the workers of xdist."""
+    """A flag or a setting does this before any conftest is imported, also in the workers of xdist."""
     pytester.makeconftest("from claude_agent_sdk import query")
     pytester.makepyfile(ALIAS)
     if by == "setting":
@@ -251,7 +251,7 @@ def test_claude_agent_sdk_is_toolwire_if_that_is_asked_for(pytester, by):
 
 
 def test_claude_agent_sdk_is_the_official_one_otherwise(pytester):
-    """Without flag and setting nothing is installed; when it is too late for it, pytest says so."""
+    """Without flag and setting it is the official package; if it was imported too early, pytest says so."""
     pytester.makepyfile(early="import claude_agent_sdk", test_it=ALIAS)
     pytester.runpytest_subprocess("-p", "no:cacheprovider", "test_it.py").assert_outcomes(failed=1)
     done = pytester.runpytest_subprocess("-p", "early", "--toolwire-as-official", "test_it.py")

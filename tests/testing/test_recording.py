@@ -1,4 +1,4 @@
-"""Recording and replaying without the real CLI: a stand-in program, and recordings made by hand."""
+"""Recording and replaying without the real CLI: a small program in its place, and recordings made by hand."""
 
 import json
 import stat
@@ -31,7 +31,7 @@ OLD = Path(__file__).parent / "data" / "recording-v1.jsonl"
 QUESTION = "What is 15 + 27?"
 KEY = 'sk-"very"/secret+key é'
 
-# Answers each prompt with the variable MY_API_KEY in several forms; "die" makes it fail.
+# Replies to each prompt with the variable MY_API_KEY in several forms; the prompt "die" makes it fail.
 STAND_IN = """#!{python}
 import base64, json, os, sys, urllib.parse
 
@@ -60,7 +60,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def cli(tmp_path):
-    """The path of the stand-in."""
+    """Return the path of a program in the place of the CLI."""
     path = tmp_path / "stand-in"
     path.write_text(STAND_IN.format(python=sys.executable))
     path.chmod(0o700)
@@ -79,13 +79,13 @@ def calculator(add=lambda a, b: a + b):
 
 
 def old(replay, **options):
-    """Options for the kept recording."""
+    """Return options to play the recording of format 1."""
     servers = {"calc": options.pop("server", None) or calculator()}
     return ClaudeAgentOptions(spawn_claude_code_process=replay, mcp_servers=servers, **options)
 
 
 def write(path, *lines):
-    """A recording made by hand."""
+    """Write a recording made by hand; returns its path."""
     text = [json.dumps(line) for line in ({"toolwire_recording": 1, "version": "0", "argv": []}, *lines)]
     path.write_text("\n".join([*text, ""]))
     return path
@@ -105,7 +105,7 @@ def answers(id="r1", **body):
 
 
 async def test_an_old_recording_still_plays():
-    """The recording kept for ever, of format 1, gives the reply that it gave when it was made."""
+    """A recording of format 1, which is kept forever, still gives the reply that it gave when it was made."""
     replay = Replay(OLD)
     with anyio.fail_after(LIMIT):
         reply = await run(QUESTION, options=old(replay))
@@ -115,7 +115,7 @@ async def test_an_old_recording_still_plays():
 
 
 async def test_each_connection_is_a_fresh_play():
-    """One recording of one connection can be played any number of times, at once too."""
+    """A recording of one connection can be played any number of times, also concurrently."""
     replay = Replay(OLD)
     texts = []
 
@@ -141,7 +141,7 @@ async def test_each_connection_is_a_fresh_play():
     ids=["prompt", "result", "tools"],
 )
 async def test_a_difference_is_reported_at_its_line(question, server, line, shown):
-    """Another prompt, tool result or list of tools: which line, what was recorded, what came."""
+    """With another prompt, result or tool list, the error has the line, the recorded and the actual value."""
     replay = Replay(OLD)
     with anyio.fail_after(LIMIT), pytest.raises(ReplayMismatch, match=f"line {line}: ") as caught:
         await run(question, options=old(replay, server=server))
@@ -155,7 +155,7 @@ async def test_a_difference_is_reported_at_its_line(question, server, line, show
 
 
 async def test_another_request_is_reported():
-    """A control request that was not recorded is a mismatch, not a request that hangs."""
+    """A control request that was not recorded raises `ReplayMismatch` and does not hang."""
     async with _client(OLD) as client:
         with anyio.fail_after(LIMIT), pytest.raises(ReplayMismatch, match="control_request set_model"):
             await client.set_model("other")
@@ -166,7 +166,7 @@ def _client(path, **given):
 
 
 async def test_a_frame_that_never_comes_is_a_mismatch():
-    """A host that does not send its prompt is told so after the time-out, and what was expected."""
+    """If the host does not send its prompt, it gets an error after the timeout, which says what was expected."""
     async with _client(OLD, timeout=0.05) as client:
         with anyio.fail_after(LIMIT), pytest.raises(ReplayMismatch, match="line 6: expected user frame"):
             async for _ in client.receive_messages():
@@ -174,7 +174,7 @@ async def test_a_frame_that_never_comes_is_a_mismatch():
 
 
 async def test_what_is_left_over_is_reported():
-    """A host that leaves early hears what was not played and not sent; so does one that never came."""
+    """`assert_finished` lists what a host that left early did not send or receive, and fails if none connected."""
     replay = Replay(OLD)
     with pytest.raises(AssertionError, match="the recording was not used"):
         replay.assert_finished()
@@ -187,7 +187,7 @@ async def test_what_is_left_over_is_reported():
 
 
 async def test_what_follows_the_last_result_need_not_be_read(tmp_path):
-    """Whether a host that leaves after the result has read the CLI's last words is a matter of luck."""
+    """Whether a host that leaves after the result has read the CLI's last frames depends on timing."""
     *lines, _, _ = map(json.loads, OLD.read_text().splitlines())
     lines[-1]["t"] = 3600
     path = write(tmp_path / "r.jsonl", *lines[1:], {"t": 3600, "host": "closed"})
@@ -201,7 +201,7 @@ async def test_what_follows_the_last_result_need_not_be_read(tmp_path):
 
 
 async def test_real_time_takes_the_recorded_time(monkeypatch):
-    """With a speed, the pauses of the recording are kept in proportion."""
+    """With a `speed`, the pauses of the recording are kept in proportion."""
     pauses = []
 
     async def sleep(seconds):
@@ -217,7 +217,7 @@ async def test_real_time_takes_the_recorded_time(monkeypatch):
 
 
 async def test_requests_are_matched_by_subtype_and_their_ids_mapped(tmp_path):
-    """The answer reaches whoever asked now, whatever the id was then, in the order of each subtype."""
+    """The current request gets the response whatever its id is; requests of one subtype are matched in order."""
     path = write(
         tmp_path / "r.jsonl",
         asks(),
@@ -237,7 +237,7 @@ async def test_requests_are_matched_by_subtype_and_their_ids_mapped(tmp_path):
 
 
 async def test_a_withdrawn_question_needs_no_answer(tmp_path):
-    """Whether the host was quick enough to answer a question that was withdrawn is a matter of luck."""
+    """Whether the host responds to a request before it is cancelled depends on timing, so it need not."""
     question = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}}
     asked = {"type": "control_request", "request_id": "q", "request": question}
     body = {"subtype": "success", "request_id": "q", "response": {"behavior": "allow"}}
@@ -269,7 +269,7 @@ async def test_a_withdrawn_question_needs_no_answer(tmp_path):
 
 @pytest.mark.process
 async def test_a_run_is_recorded_and_replayed(cli, tmp_path, monkeypatch):
-    """Frames, the end of the input and the exit are in the file, private; the replay gives the same messages."""
+    """The file has the frames, the end of input and the exit, and is private; a replay gives the same messages."""
     path = tmp_path / "run.jsonl"
     path.touch(mode=0o644)
     recorder = Recorder(path)
@@ -292,7 +292,7 @@ async def test_a_run_is_recorded_and_replayed(cli, tmp_path, monkeypatch):
 
 @pytest.mark.process
 async def test_no_secret_is_in_the_file(cli, tmp_path, monkeypatch):
-    """Secrets of the CLI's environment, of ours and those given are gone in every form; the replay matches."""
+    """Secrets of the CLI's environment, of ours and given ones are removed in every form; the recording replays."""
     path = tmp_path / "run.jsonl"
     monkeypatch.setenv("OUR_TOKEN", "token-of-this-process")
     prompt = f"my token-of-this-process and given-secret {b64encode(KEY.encode()).decode()}"
@@ -324,7 +324,7 @@ async def test_no_secret_is_in_the_file(cli, tmp_path, monkeypatch):
 
 @pytest.mark.process
 async def test_several_connections_are_kept_apart(cli, tmp_path):
-    """The second connection of a recorder is added to the file and played by the second of the replay."""
+    """The second connection is appended to the file, and is played for the second connection of the replay."""
     path = tmp_path / "run.jsonl"
     recorder = Recorder(path)
     options = ClaudeAgentOptions(spawn_claude_code_process=recorder, cli_path=cli)
@@ -352,7 +352,7 @@ async def test_several_connections_are_kept_apart(cli, tmp_path):
 
 @pytest.mark.process
 async def test_a_failed_process_is_recorded_and_fails_again(cli, tmp_path):
-    """The exit code is the same in the replay; the recorded run also shows the CLI's stderr."""
+    """The exit code is the same in the replay; only the recorded run has the CLI's stderr."""
     path = tmp_path / "run.jsonl"
     options = ClaudeAgentOptions(spawn_claude_code_process=Recorder(path), cli_path=cli)
     with anyio.fail_after(LIMIT), pytest.raises(ProcessError, match="out of order") as first:
@@ -365,7 +365,7 @@ async def test_a_failed_process_is_recorded_and_fails_again(cli, tmp_path):
 
 @pytest.mark.process
 async def test_a_cli_that_does_not_start_leaves_nothing_open(tmp_path):
-    """The error is that of an unrecorded start, and the file is closed."""
+    """The error is the same as without a recorder, and the file is closed."""
     options = ClaudeAgentOptions(
         spawn_claude_code_process=Recorder(tmp_path / "r.jsonl"), cli_path=tmp_path / "no"
     )
@@ -390,7 +390,7 @@ def _open_files():
     ],
 )
 def test_what_is_no_recording_is_refused(tmp_path, text, match):
-    """A file of another kind is named with the line where that shows."""
+    """The error has the line that shows it is not a recording."""
     path = tmp_path / "other.jsonl"
     path.write_text(text)
     with pytest.raises(ValueError, match=match):

@@ -1,4 +1,4 @@
-"""Secrets are found in every form in which they may stand in a recording."""
+"""Secrets are found in every form in which they may occur in a recording."""
 
 import json
 from base64 import b64decode, b64encode, urlsafe_b64encode
@@ -45,7 +45,7 @@ SECRETS = st.text(st.characters(exclude_categories=["Cs"]), min_size=6, max_size
     ],
 )
 def test_a_secret_is_replaced_in_each_spelling(form):
-    """What stands around the secret stays, the secret goes."""
+    """The text around the secret is kept."""
     scrubbed = RecordingScrubber([KEY]).text(f"before {form} after")
     assert scrubbed.startswith("before ")
     assert scrubbed.endswith(" after")
@@ -58,7 +58,7 @@ def test_a_secret_is_replaced_in_each_spelling(form):
 @pytest.mark.parametrize("after", ["", "!", "!!", "!!!"])
 @pytest.mark.parametrize("wrap", [str, json.dumps, lambda secret: json.dumps(secret, ensure_ascii=False)])
 def test_base64_is_found_at_each_alignment(encode, before, after, wrap):
-    """Wherever the secret begins in the encoded bytes, no longer run of it can be decoded."""
+    """Wherever the secret begins in the encoded bytes, at most 12 characters of its base64 are left in a row."""
     encoded = encode(f"{before}{wrap(KEY)}{after}".encode()).decode()
     for text in (encoded, quote(encoded, safe="")):
         left = RecordingScrubber([KEY]).text(f"Basic {text}")
@@ -69,7 +69,7 @@ def test_base64_is_found_at_each_alignment(encode, before, after, wrap):
 @settings(deadline=None)
 @given(SECRETS, TEXTS, TEXTS)
 def test_no_form_of_any_secret_survives(secret, before, after):
-    """A random secret, anywhere, in a value, a key, nested JSON or base64, is gone from the written line."""
+    """A random secret in a value, a key, nested JSON, a URL or base64 is removed from the recorded value."""
     text = f"{before}{secret}{after}"
     value = {
         text: [text, {"inner": json.dumps({"x": text})}],
@@ -92,7 +92,7 @@ def test_no_form_of_any_secret_survives(secret, before, after):
 @settings(deadline=None)
 @given(SECRETS, st.binary(max_size=7), st.binary(max_size=7))
 def test_what_is_left_of_base64_does_not_decode_to_the_secret(secret, before, after):
-    """Even put together again without the mark, the rest holds no copy of the secret."""
+    """Even when the remaining parts are joined, they do not decode to the secret."""
     encoded = b64encode(before + secret.encode() + after).decode()
     rest = RecordingScrubber([secret]).text(encoded).replace(SCRUBBED, "").rstrip("=")
     rest += "A" * (-len(rest) % 4)
@@ -100,7 +100,7 @@ def test_what_is_left_of_base64_does_not_decode_to_the_secret(secret, before, af
 
 
 def test_keys_numbers_and_named_mappings():
-    """Keys and numbers hold secrets too, and headers with telling names hold unknown ones."""
+    """Keys and numbers are searched too, and values of headers with telling names are removed even if unknown."""
     value = {"a123456z": 1234567, "n": 12, "headers": {"X-Api-Key": "unknown", "Accept": "text"}, "on": True}
     assert RecordingScrubber(["123456"]).value(value) == {
         f"a{SCRUBBED}z": SCRUBBED,
@@ -112,24 +112,24 @@ def test_keys_numbers_and_named_mappings():
 
 @pytest.mark.parametrize("name", ["headers", "Headers", "HEADERS", "env", "Env"])
 def test_a_named_mapping_is_known_in_any_case(name):
-    """As the log and `repr` know it: a frame may hold the configuration of any program."""
+    """The log and `repr` do so too: a frame may contain the configuration of any program."""
     assert RecordingScrubber([]).value({name: {"X-Api-Key": "k"}}) == {name: {"X-Api-Key": SCRUBBED}}
 
 
 def test_an_argument_that_is_json():
-    """The headers of a server on the command line are scrubbed although nobody named their values."""
+    """Headers of a server on the command line are scrubbed even if nobody declared their values as secrets."""
     argument = json.dumps({"mcpServers": {"a": {"type": "http", "headers": {"Authorization": "Bearer x"}}}})
     assert "Bearer" not in RecordingScrubber([]).argument(argument)
     assert RecordingScrubber(["secret"]).argument("{no json secret") == f"{{no json {SCRUBBED}"
 
 
 def test_short_values_are_left_alone():
-    """A five-letter password would be found in the middle of words."""
+    """A password of five letters would be found inside of words."""
     assert RecordingScrubber(["hello", " short "]).text("hello short") == "hello short"
 
 
 def test_secrets_of_an_environment():
-    """Values by name, and users, passwords and random parts of URLs, also decoded."""
+    """Values of variables with telling names; users, passwords and random parts of URLs, also decoded."""
     hook = "https://example.com/T0001/7d1f0c9e8b2a4456a1b2c3d4"
     environment = {
         "A_KEY": "value1",
@@ -158,12 +158,12 @@ def test_secrets_of_an_environment():
     ],
 )
 def test_a_scrubbed_value_equals_anything(expected, came, equal):
-    """Only what was scrubbed is free; the rest must be the same."""
+    """A scrubbed part matches any value; everything else must be equal."""
     assert same(expected, came) is equal
 
 
 @pytest.mark.slow
 def test_a_secret_of_backslashes_takes_no_time():
-    """Escapes upon escapes do not make the search explode."""
+    """Repeated escapes do not make the search take exponential time."""
     secret = "\\" * 3_000 + "tail"
     assert secret not in RecordingScrubber([secret]).text("before " + secret + " after")

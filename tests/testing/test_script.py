@@ -1,4 +1,4 @@
-"""Scripts that say what the model expects, and rules by prompt."""
+"""Scripts that state what the model expects, and rules that match prompts."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ WRONG = (call("mcp__calc__add", a=15, b=27), expect("43.0", then=say("It is 43."
 
 
 async def test_an_expectation_that_is_met():
-    """The script goes on as written."""
+    """The script continues."""
     cli = ScriptedCLI(SCRIPT)
     with anyio.fail_after(10):
         reply = await run("go", options=ClaudeAgentOptions(spawn_claude_code_process=cli, **calculator()))
@@ -43,7 +43,7 @@ async def test_an_expectation_that_is_met():
 
 
 async def test_an_expectation_that_is_not_met_shows_both_sides():
-    """What came and what was expected are both in the failure."""
+    """The error has the actual and the expected value."""
     cli = ScriptedCLI([*WRONG])
     with anyio.fail_after(10), pytest.raises(ResultError):
         await run("go", options=ClaudeAgentOptions(spawn_claude_code_process=cli, **calculator()))
@@ -54,7 +54,7 @@ async def test_an_expectation_that_is_not_met_shows_both_sides():
 
 
 async def test_a_failed_expectation_is_readable_in_the_error():
-    """Each side on a line of its own, not one line of escapes."""
+    """Each value is on a line of its own, without escapes."""
     cli = ScriptedCLI([*WRONG])
     with anyio.fail_after(10), pytest.raises(ResultError) as caught:
         await run("go", options=ClaudeAgentOptions(spawn_claude_code_process=cli, **calculator()))
@@ -65,7 +65,7 @@ async def test_a_failed_expectation_is_readable_in_the_error():
     ("kind", "value"), [(list[int], [1, 2]), (int, 3), (Point, Point(1, 2)), (dict[str, int], {"a": 1})]
 )
 async def test_an_answer_is_any_value_of_the_output_type(kind, value):
-    """A list, a number, a dataclass: as the type describes it, with no envelope to know of."""
+    """It may be a list, a number or a dataclass, and needs no wrapper object."""
     options = ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([answer(value)]))
     with anyio.fail_after(10):
         assert (await run("go", options=options, output_type=kind)).output == value
@@ -73,7 +73,7 @@ async def test_an_answer_is_any_value_of_the_output_type(kind, value):
 
 @pytest.mark.real
 async def test_the_same_on_the_real_cli():
-    """An expectation works with the scripted model too, met and not met."""
+    """Expectations that are met and that are not met work with the scripted model too."""
     for script, met in ((SCRIPT, True), (WRONG, False)):
         async with ScriptedModel(script) as model, ClaudeEnvironment(model) as env:
             options = ClaudeAgentOptions(**env.options_kwargs(), cli_path=bundled_cli(), **calculator())
@@ -90,7 +90,7 @@ async def test_the_same_on_the_real_cli():
 
 @pytest.mark.real
 async def test_rules_by_prompt():
-    """A rule answers whatever matches, as often as it is asked."""
+    """A rule answers each prompt that it matches, any number of times."""
     rules = [when("(?i)weather", say("Sunny.")), when(".", say("No idea."))]
     async with ScriptedModel(rules=rules) as model, ClaudeEnvironment(model) as env:
         options = ClaudeAgentOptions(**env.options_kwargs(), cli_path=bundled_cli())
@@ -101,7 +101,7 @@ async def test_rules_by_prompt():
 
 
 def test_an_expectation_of_the_prompt():
-    """A prompt that does not match fails as well."""
+    """A prompt that does not match is an error too."""
     from toolwire.testing import Request  # noqa: PLC0415 - only here
 
     step = expect(prompt="hello", then=say("hi"))

@@ -1,4 +1,4 @@
-"""The scripted CLI: a whole conversation in memory, its faults, and what can be asserted about it."""
+"""The scripted CLI: whole conversations in memory, faults, and assertions about them."""
 
 import base64
 import json
@@ -70,7 +70,7 @@ async def talk(cli, prompt="hello", **given):
 
 
 async def test_what_is_15_plus_27():
-    """The tool is called, its result reaches the script, and the records say so."""
+    """The tool is called, the script gets its result, and the call is recorded."""
     cli = ScriptedCLI([call("mcp__calc__add", a=15, b=27), lambda request: say(request.tool_results[0].text)])
     with anyio.fail_after(LIMIT):
         reply = await run("What is 15 + 27?", options=options(cli))
@@ -88,7 +88,7 @@ async def test_what_is_15_plus_27():
 
 
 async def test_wrong_expectations_are_explained():
-    """A call that was not made is reported with those that were, and with the nearest name."""
+    """The error lists the calls that were made, and the most similar name."""
     cli = ScriptedCLI([call("mcp__calc__add", a=1, b=2), say("done")])
     await talk(cli)
     shown = r"other arguments\nexpected: add\(a=3\)\ncalled:   mcp__calc__add\(a=1, b=2\)"
@@ -101,7 +101,7 @@ async def test_wrong_expectations_are_explained():
 
 
 async def test_a_script_not_followed_is_told():
-    """Turns left over and turns that were missing make `assert_finished` fail."""
+    """`assert_finished` fails if turns are left over or were missing."""
     cli = ScriptedCLI([say("one"), say("two")])
     await talk(cli)
     with pytest.raises(AssertionError, match=r"not played: say\('two'\)"):
@@ -137,7 +137,7 @@ async def test_what_is_no_answer_is_refused():
 
 
 async def test_an_end_of_input_in_a_call_loses_its_result():
-    """The host that stops writing in a call leaves the model with an error, and the turn still ends."""
+    """If the host ends its input during a call, the model gets an error as the result, and the turn still ends."""
     server = ToolServer("calc")
     started = anyio.Event()
 
@@ -164,7 +164,7 @@ async def test_an_end_of_input_in_a_call_loses_its_result():
 
 
 async def test_several_connections_share_a_script():
-    """One scripted CLI serves conversations one after another and at once."""
+    """A scripted CLI can serve several conversations, one after another and concurrently."""
     cli = ScriptedCLI([say("one"), say("two"), say("three")])
     first = await talk(cli, "a")
     async with anyio.create_task_group() as group:
@@ -176,7 +176,7 @@ async def test_several_connections_share_a_script():
 
 
 async def test_as_a_transport():
-    """Without a command line, `argv` says which servers there are."""
+    """As a transport it has no command line, so `argv` says which servers there are."""
     servers = json.dumps({"mcpServers": {"calc": {"type": "sdk", "name": "calc"}}})
     cli = ScriptedCLI(
         [call("mcp__calc__add", a=1, b=2), say("done")], allow=True, argv=["--mcp-config", servers]
@@ -191,7 +191,7 @@ async def test_as_a_transport():
 
 
 async def test_read_only_calls_run_side_by_side():
-    """Two read-only calls of a turn are open at once; another one waits for both."""
+    """Two read-only calls of a turn run concurrently; another call waits for both."""
     server = ToolServer("calc")
     running, most = 0, []
     both = anyio.Event()
@@ -222,7 +222,7 @@ async def test_read_only_calls_run_side_by_side():
 
 
 async def test_permission_is_asked_and_honoured():
-    """The callback sees the call, may change its input, and may refuse it."""
+    """The callback gets the call, and may change its input or deny it."""
     asked = []
 
     async def decide(name, given, context):
@@ -241,7 +241,7 @@ async def test_permission_is_asked_and_honoured():
 
 
 async def test_permissions_that_the_callback_updates_hold_for_the_next_call():
-    """A rule or a mode in the callback's answer allows what follows without another request."""
+    """A rule or a mode in the callback's response allows the next call without another request."""
     for update in (
         PermissionUpdate(type="addRules", rules=[PermissionRuleValue("mcp__calc__add")], behavior="allow"),
         PermissionUpdate(type="setMode", mode="bypassPermissions"),
@@ -259,7 +259,7 @@ async def test_permissions_that_the_callback_updates_hold_for_the_next_call():
 
 
 async def test_a_denial_that_interrupts_ends_the_turn():
-    """With `interrupt` the model is not asked again, and the run fails."""
+    """With `interrupt`, the model gets no further request, and the run fails."""
 
     async def decide(name, given, context):
         return PermissionResultDeny(message="stop", interrupt=True)
@@ -271,7 +271,7 @@ async def test_a_denial_that_interrupts_ends_the_turn():
 
 
 async def test_hooks_are_called_in_order():
-    """Hooks around a run are called with its events, and their decisions count."""
+    """Hooks get the events of a run, and their decisions are followed."""
     told = []
 
     async def note(given, tool_use_id, context):
@@ -299,7 +299,7 @@ async def test_hooks_are_called_in_order():
 
 
 async def test_a_hook_can_refuse_the_prompt():
-    """A blocked prompt takes no turn of the script."""
+    """A blocked prompt uses no turn of the script."""
 
     async def refuse(given, tool_use_id, context):
         return {"decision": "block", "reason": "rude"}
@@ -312,7 +312,7 @@ async def test_a_hook_can_refuse_the_prompt():
 
 
 async def test_an_elicitation_is_passed_on():
-    """A tool that needs a URL opened gets it through the host's callback, and is called again."""
+    """A tool that needs a URL to be opened is called again after the host's callback has accepted."""
     server = ToolServer("calc")
     tries = []
 
@@ -343,7 +343,7 @@ async def test_an_elicitation_is_passed_on():
 
 
 async def test_a_declined_elicitation_ends_the_call():
-    """The model is told that the user declined, and the tool is not called again."""
+    """The model gets a result that says so, and the tool is not called again."""
     server = ToolServer("calc")
     tries = []
 
@@ -364,7 +364,7 @@ async def test_a_declined_elicitation_ends_the_call():
 
 
 async def test_content_that_is_not_text():
-    """Images reach the model as they are; audio and binary resources as a note, since no file is saved."""
+    """Images reach the model unchanged; audio and binary resources become a note, since no file is saved."""
     server = ToolServer("calc")
     data = base64.b64encode(b"12345").decode()
 
@@ -390,7 +390,7 @@ async def test_content_that_is_not_text():
 
 
 async def test_structured_output_is_checked():
-    """A bad output is refused, a good one ends the run."""
+    """An output that does not fit the schema is refused; one that does ends the run."""
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     cli = ScriptedCLI([answer({"x": "one"}), answer({"x": 1})])
     seen = await talk(cli, output_format={"type": "json_schema", "schema": schema})
@@ -400,7 +400,7 @@ async def test_structured_output_is_checked():
 
 
 async def test_partial_messages():
-    """Stream events come around each block when they are asked for."""
+    """Stream events come for each block, on request."""
     cli = ScriptedCLI([turn(think("hm"), say("hello"), chunk_size=3)])
     seen = await talk(cli, include_partial_messages=True)
     deltas = [message.event.get("delta", {}) for message in seen if hasattr(message, "event")]
@@ -408,7 +408,7 @@ async def test_partial_messages():
 
 
 async def test_stand_ins_for_built_in_tools():
-    """A function given for a built-in tool is what the script's call of it runs."""
+    """The script's call of a built-in tool runs the function that was given for it."""
     cli = ScriptedCLI(
         [call("Bash", command="ls"), say("done")], tools={"Bash": lambda command: f"ran {command}"}
     )
@@ -446,7 +446,7 @@ async def test_an_interrupt_cancels_the_tool():
 
 
 async def test_a_hanging_model_can_be_interrupted():
-    """While the model hangs, control requests are answered."""
+    """Control requests are answered while the model hangs."""
     cli = ScriptedCLI([hang()])
     with anyio.fail_after(LIMIT):
         async with ClaudeSDKClient(options(cli)) as client:
@@ -458,7 +458,7 @@ async def test_a_hanging_model_can_be_interrupted():
 
 
 async def test_control_requests():
-    """Model, mode and servers can be looked at and changed; unknown requests are refused."""
+    """Model, permission mode and servers can be read and changed during the conversation."""
     cli = ScriptedCLI([say("hi"), call("mcp__more__add", a=1, b=1), say("bye")], allow=True)
     with anyio.fail_after(LIMIT):
         async with ClaudeSDKClient(options(cli)) as client:
@@ -479,7 +479,7 @@ async def test_control_requests():
 
 
 async def test_an_unknown_control_request_is_refused():
-    """The error has the code by which hosts know an older CLI."""
+    """The error has the code by which hosts recognise an older CLI."""
     cli = ScriptedCLI()
     seen = []
     with anyio.fail_after(LIMIT):
@@ -492,7 +492,7 @@ async def test_an_unknown_control_request_is_refused():
 
 
 async def test_a_changed_list_of_tools_is_taken_anew():
-    """A tool added in a call can be called in the same turn."""
+    """A tool that is added during a call can be called in the same turn."""
     server = ToolServer("calc")
 
     @server.tool
@@ -512,7 +512,7 @@ async def test_a_changed_list_of_tools_is_taken_anew():
 
 
 async def test_errors_of_the_api():
-    """A refusal ends the run; one that may be tried again takes the next entry."""
+    """An error that must not be retried ends the run; after one that may be retried, the next entry is used."""
     cli = ScriptedCLI([fail(529), drop(), say("at last")])
     assert (await talk(cli))[-1].result == "at last"
     with pytest.raises(ResultError, match="API Error: 400 bad") as failure:
@@ -521,7 +521,7 @@ async def test_errors_of_the_api():
 
 
 async def test_garbage_is_survived(caplog):
-    """What is no frame is skipped with a warning, and the run goes on."""
+    """Frames that are not valid are skipped with a warning, and the run continues."""
     caplog.set_level(logging.WARNING)
     cli = ScriptedCLI([garbage("oops"), garbage({"type": "who knows"}), say("fine")])
     assert (await talk(cli))[-1].result == "fine"
@@ -529,7 +529,7 @@ async def test_garbage_is_survived(caplog):
 
 
 async def test_an_early_exit_is_an_error():
-    """A CLI that ends in a turn raises its exit code, and the turn stays pending."""
+    """If the CLI exits during a turn, the error has its exit code, and the turn stays pending."""
     cli = ScriptedCLI([exit_early(3)])
     with pytest.raises(ProcessError) as failure:
         await talk(cli)
@@ -541,7 +541,7 @@ async def test_an_early_exit_is_an_error():
 
 
 async def test_silence_answers_nothing():
-    """A silent CLI leaves control requests unanswered, and can be closed."""
+    """Control requests get no response from a silent CLI, and it can still be closed."""
     cli = ScriptedCLI([silence()])
     with anyio.fail_after(LIMIT):
         async with ClaudeSDKClient(options(cli, control_timeout=0.05)) as client:
@@ -553,7 +553,7 @@ async def test_silence_answers_nothing():
 
 
 async def test_a_line_that_is_no_json_ends_it():
-    """As the real CLI does, it ends with exit code 1."""
+    """Like the real CLI, it ends with exit code 1."""
     cli = ScriptedCLI()
     with anyio.fail_after(LIMIT):
         await cli.connect()
@@ -565,7 +565,7 @@ async def test_a_line_that_is_no_json_ends_it():
 
 
 async def test_tokens_are_of_the_turn_and_costs_of_the_session():
-    """As the real CLI tells them: whoever adds up the costs of several results counts twice."""
+    """As with the real CLI, each result has the cost of the whole session so far, so costs must not be added up."""
     script = [
         turn(say("one"), input_tokens=10, output_tokens=1),
         turn(say("two"), input_tokens=20, output_tokens=2),

@@ -1,4 +1,4 @@
-"""The scripted model over plain HTTP: what each kind of turn looks like on the wire."""
+"""The scripted model over plain HTTP: how each kind of turn is sent."""
 
 import asyncio
 import http.client
@@ -41,7 +41,7 @@ def connected(model: ScriptedModel) -> Iterator[http.client.HTTPConnection]:
 
 
 def post(model: ScriptedModel, body: Any = HELLO, path: str = "/v1/messages?beta=true", **headers: str):
-    """One request on a connection of its own: status, headers, raw body."""
+    """Send a request on a connection of its own; returns status, headers and raw body."""
     with connected(model) as connection:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         connection.request("POST", path, data, headers)
@@ -74,7 +74,7 @@ def deltas(events: list[dict[str, Any]], index: int = 0) -> list[dict[str, Any]]
 
 
 def test_a_text_turn_is_one_message():
-    """A request without streaming gets the whole message as JSON, with usage and the model it asked for."""
+    """Without streaming, the response is the whole message as JSON, with usage and the requested model."""
     with ScriptedModel([say("Hi.")]) as model:
         message = ask(model)
     assert message["content"] == [{"type": "text", "text": "Hi."}]
@@ -92,7 +92,7 @@ def test_a_text_turn_is_one_message():
 
 
 def test_a_turn_streams_as_events():
-    """A streamed turn opens, fills and closes each block, and says at the end why it stopped."""
+    """A streamed turn opens, fills and closes each block, and ends with its stop reason."""
     script = [turn(think("hm"), say("Adding."), call("add", a=15, b=27), input_tokens=7, output_tokens=8)]
     with ScriptedModel(script) as model:
         events = stream(model)
@@ -109,7 +109,7 @@ def test_a_turn_streams_as_events():
 
 
 def test_calls_have_ids_of_their_own():
-    """Ids of calls and of messages are made up in order, unless the script gives them."""
+    """Ids of calls and messages are generated in order, unless the script gives them."""
     script = [
         turn(call("a"), call("b", id="toolu_mine")),
         call("c", {"id": 3}),
@@ -124,7 +124,7 @@ def test_calls_have_ids_of_their_own():
 
 
 def test_an_argument_named_id_is_not_taken_for_the_id_of_the_call():
-    """A call id that does not look like one is refused where it is written."""
+    """An id that does not look like the id of a call is refused when the script is written."""
     with pytest.raises(ValueError, match="to pass an argument named 'id', use call"):
         call("find", id="42")
 
@@ -132,7 +132,7 @@ def test_an_argument_named_id_is_not_taken_for_the_id_of_the_call():
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "añ😀\u2028\r\n\x00", "half a pair: \ud83d", "x" * 20_000_000])
 def test_any_text_goes_through(text: str):
-    """Empty, odd and very long texts arrive unchanged, streamed and not."""
+    """Empty, odd and very long texts arrive unchanged, with and without streaming."""
     with ScriptedModel([say(text), say(text)]) as model:
         assert ask(model)["content"][0]["text"] == text
         pieces = deltas(stream(model))
@@ -141,7 +141,7 @@ def test_any_text_goes_through(text: str):
 
 
 def test_pieces_have_the_size_asked_for():
-    """`chunk_size` cuts texts and arguments into pieces of so many characters."""
+    """`chunk_size` cuts texts and arguments into pieces of that many characters."""
     with ScriptedModel([turn(say("abcdefg"), call("t", key="value"), chunk_size=3)]) as model:
         events = stream(model)
     assert [delta["text"] for delta in deltas(events)] == ["abc", "def", "g"]
@@ -175,7 +175,7 @@ def test_delays_hold_the_answer_back(monkeypatch):
     ],
 )
 def test_a_failure_is_an_error_of_the_api(step: Any, status: int, kind: str, retry: str):
-    """A failing turn answers with its status, the API's error body and whether to try again."""
+    """The response has the status, the API's error body, and whether to retry."""
     with ScriptedModel([step]) as model:
         got, headers, data = post(model)
     assert (got, headers["x-should-retry"]) == (status, retry)
@@ -186,7 +186,7 @@ def test_a_failure_is_an_error_of_the_api(step: Any, status: int, kind: str, ret
 
 @pytest.mark.parametrize("streaming", [True, False])
 def test_a_dropped_answer_breaks_off(streaming: bool):
-    """A drop begins to answer and closes the connection before the end."""
+    """`drop` begins a response and closes the connection before its end."""
     with ScriptedModel([drop("so far"), say("again")]) as model:
         with pytest.raises(http.client.IncompleteRead) as caught:
             post(model, {**HELLO, "stream": streaming})
@@ -197,7 +197,7 @@ def test_a_dropped_answer_breaks_off(streaming: bool):
 
 @pytest.mark.parametrize("step", [hang(), turn(say("late"), delay=3600), turn(say("abc"), chunk_delay=3600)])
 def test_closing_ends_what_is_going_on(step: Any):
-    """Closing the model breaks off hanging and delayed answers at once, and may be done twice."""
+    """Closing the model breaks off hanging and delayed responses at once; it may be closed twice."""
     arrived = threading.Event()
 
     def arrive(_: Any) -> Any:
@@ -217,7 +217,7 @@ def test_closing_ends_what_is_going_on(step: Any):
 
 
 def test_a_client_that_leaves_is_not_an_error(capfd: pytest.CaptureFixture[str]):
-    """A client that goes away in the middle leaves no traceback, and the model goes on."""
+    """If a client disconnects during a response, no traceback is printed, and the model keeps running."""
     arrived = threading.Event()
     script = [
         lambda _: arrived.set() or hang(),
@@ -236,7 +236,7 @@ def test_a_client_that_leaves_is_not_an_error(capfd: pytest.CaptureFixture[str])
 
 
 def test_a_function_may_stand_for_a_turn():
-    """A function in the script sees the request, read for it, and returns what to do."""
+    """A function in the script gets the parsed request, and returns the turn."""
     body = {
         "system": [{"type": "text", "text": "be"}, {"type": "text", "text": "brief"}],
         "tools": [{"name": "add", "input_schema": {}}],
@@ -271,7 +271,7 @@ def test_a_function_may_stand_for_a_turn():
 
 
 def test_requests_are_recorded_without_credentials():
-    """A record has path, headers and body, and no key in it."""
+    """A recorded request has path, headers and body, but no key."""
     with ScriptedModel([say("x")]) as model:
         post(model, HELLO, **{"x-api-key": "secret-1", "Authorization": "Bearer secret-2", "X-Other": "kept"})
         (request,) = model.requests
@@ -281,7 +281,7 @@ def test_requests_are_recorded_without_credentials():
 
 
 def test_a_script_that_has_run_out_says_so():
-    """A request too many is refused with what came, and `assert_finished` tells of it."""
+    """A request too many is refused with an error that quotes its prompt, and `assert_finished` reports it."""
     with ScriptedModel([]) as model:
         status, headers, data = post(model)
         assert (status, headers["x-should-retry"]) == (400, "false")
@@ -295,7 +295,7 @@ def test_a_script_that_has_run_out_says_so():
 
 
 def test_turns_not_taken_are_listed():
-    """`assert_finished` names, shortened, the turns that nobody asked for, and passes when there are none."""
+    """`assert_finished` lists the turns that were not requested, shortened, and passes if there are none."""
     with ScriptedModel(
         [say("one"), turn(think("x" * 500), call("add", a=1)), fail(529), hang(), drop()]
     ) as model:
@@ -326,7 +326,7 @@ def test_entries_that_are_not_answers_are_rejected():
 
 
 def test_a_function_that_raises_is_reported():
-    """An exception in a script's function refuses the request and is the cause of the failed assertion."""
+    """The request is refused, and the exception is the cause of the failed assertion."""
 
     def wrong(_: Any) -> Any:
         raise KeyError("oops")
@@ -348,7 +348,7 @@ SIDE_REQUESTS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("change", SIDE_REQUESTS)
 def test_side_requests_take_no_turn(change: dict[str, Any]):
-    """What the CLI asks for itself gets a short text and leaves the script alone."""
+    """Requests that the CLI makes for itself get a short text and use no turn."""
     with ScriptedModel([say("main")]) as model:
         assert ask(model, **change)["content"] == [{"type": "text", "text": "ok"}]
         assert stream(model, **change)[-1]["type"] == "message_stop"
@@ -358,7 +358,7 @@ def test_side_requests_take_no_turn(change: dict[str, Any]):
 
 
 def test_rules_answer_what_the_script_does_not():
-    """Rules are asked in order about side requests and about requests after the script's end."""
+    """Rules are tried in order for side requests and for requests after the script's end."""
     rules = [
         lambda request: say("title") if request.side else None,
         lambda request: say("more") if request.prompt == "hello" else None,
@@ -371,7 +371,7 @@ def test_rules_answer_what_the_script_does_not():
 
 
 def test_subagents_may_have_a_script_of_their_own():
-    """Requests of subagents take from their script when there is one, and from the only one otherwise."""
+    """Requests of subagents use their own script if there is one, else the main one."""
     agent = {"x-claude-code-agent-id": "a1"}
     with ScriptedModel([say("main")], subagents=[say("sub")]) as model:
         assert b'"sub"' in post(model, **agent)[2]
@@ -383,7 +383,7 @@ def test_subagents_may_have_a_script_of_their_own():
 
 
 def test_a_refused_request_sent_again_is_refused_again():
-    """The same messages of a session that were refused for good meet the same refusal and take no turn."""
+    """If the same messages of a session were refused for good, they get the same error again and use no turn."""
     with ScriptedModel([fail(400), say("next"), fail(529), say("after")]) as model:
         assert [post(model, **SESSION)[0] for _ in range(3)] == [400, 400, 400]
         assert len(model.requests) == 1
@@ -410,7 +410,7 @@ def test_tokens_are_counted():
     ("method", "path"), [("HEAD", "/"), ("GET", "/v1/models"), ("POST", "/api/event"), ("PUT", "/x")]
 )
 def test_anything_else_is_not_found(method: str, path: str):
-    """Probes get a quick 404 in the API's form, on a connection that stays usable."""
+    """Probes get a 404 in the API's form at once, and the connection stays usable."""
     with ScriptedModel() as model, connected(model) as connection:
         for _ in range(2):
             connection.request(method, path, b"{}" if method in {"POST", "PUT"} else None)
@@ -423,7 +423,7 @@ def test_anything_else_is_not_found(method: str, path: str):
 
 
 def test_a_body_that_is_not_json_is_refused():
-    """A body that cannot be read, or comes in chunks, is refused and noted."""
+    """A body that is not a JSON object, or is sent in chunks, is refused, and its request is unexpected."""
     with ScriptedModel([say("x")]) as model:
         assert post(model, b"{nonsense")[0] == post(model, b"[]")[0] == 400
         assert post(model, b"", **{"Transfer-Encoding": "chunked"})[0] == 411
@@ -432,7 +432,7 @@ def test_a_body_that_is_not_json_is_refused():
 
 
 def test_many_at_once_take_one_turn_each():
-    """Twenty concurrent requests get twenty different turns, and all are on record."""
+    """Twenty concurrent requests get twenty different turns, and all are recorded."""
     with ScriptedModel([call("t", n=n) for n in range(20)]) as model, ThreadPoolExecutor(20) as pool:
         blocks = [message["content"][0] for message in pool.map(lambda _: ask(model), range(20))]
         assert sorted(block["input"]["n"] for block in blocks) == list(range(20))
@@ -442,7 +442,7 @@ def test_many_at_once_take_one_turn_each():
 
 
 def test_it_is_an_async_context_manager_too():
-    """`async with` starts and closes it as `with` does; before, it has no address."""
+    """`async with` starts and closes the model as `with` does; before that, it has no URL."""
     model = ScriptedModel([say("x")])
     with pytest.raises(RuntimeError, match="not started"):
         _ = model.url

@@ -1,4 +1,4 @@
-"""The suite for session stores: ours pass it and the official one, and a store with a fault does not."""
+"""The conformance suite for session stores: our stores pass it and the official one, and a faulty store fails."""
 
 import claude_agent_sdk
 import pytest
@@ -11,25 +11,25 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_our_stores_keep_every_contract(make_store):
-    """Those of the official suite and our own."""
+    """Our suite checks the contracts of the official suite and more."""
     await run_session_store_conformance(make_store)
 
 
 @pytest.mark.asyncio_only
 async def test_our_stores_pass_the_official_suite(make_store):
-    """The real one."""
+    """This runs the suite of the official package itself."""
     await run_official(make_store)
 
 
 async def test_the_official_store_passes_the_official_part():
-    """And doubles entries, which ours says."""
+    """It fails our own part, because it stores repeated entries twice."""
     await run_session_store_conformance(claude_agent_sdk.InMemorySessionStore, strict=False)
     with pytest.raises(AssertionError, match="stores an entry once"):
         await run_session_store_conformance(claude_agent_sdk.InMemorySessionStore)
 
 
 class Minimal:
-    """Has only what every store must."""
+    """A store with only the required methods."""
 
     def __init__(self):
         self._inner = InMemorySessionStore()
@@ -44,7 +44,7 @@ class Minimal:
 
 
 async def test_methods_that_a_store_lacks_are_left_out():
-    """Two methods are enough; a store may be made by a coroutine."""
+    """Two methods are enough; the store may be created by a coroutine."""
 
     async def make():
         return Minimal()
@@ -53,7 +53,7 @@ async def test_methods_that_a_store_lacks_are_left_out():
 
 
 def break_store(method, **changes):
-    """A store class in which one method is wrong."""
+    """Return a store class in which one method is wrong."""
     return type("Broken", (InMemorySessionStore,), {method: changes["by"]})
 
 
@@ -107,12 +107,12 @@ async def _load_lossy(self, key):
     ],
 )
 async def test_a_fault_is_named(method, wrong, contract):
-    """The error says which contract the store breaks."""
+    """The error names the contract that the store breaks."""
     with pytest.raises(AssertionError, match=contract):
         await run_session_store_conformance(break_store(method, by=wrong))
 
 
 async def test_a_name_that_is_not_optional_is_refused():
-    """A typo must not skip anything."""
+    """A misspelt name must not skip a check."""
     with pytest.raises(AssertionError, match="load"):
         await run_session_store_conformance(InMemorySessionStore, skip_optional=frozenset({"load"}))

@@ -1,4 +1,4 @@
-"""`ToolAnnotations`: MCP's hints in both spellings, and others."""
+"""`ToolAnnotations`: the hints of MCP in both spellings, and other fields."""
 
 import mcp.types
 import pytest
@@ -11,7 +11,7 @@ async def handler(args):
 
 
 def test_hints_are_taken_in_both_spellings():
-    """The wire has MCP's spelling; of a hint that is given in both, that one counts."""
+    """They are listed in MCP's spelling, which wins if a hint is given in both."""
     for given in (
         {"readOnlyHint": True},
         {"read_only_hint": True},
@@ -24,7 +24,7 @@ def test_hints_are_taken_in_both_spellings():
 
 @pytest.mark.parametrize("name", ["maxResultSizeChars", "max_result_size_chars"])
 def test_the_size_of_a_result_goes_where_the_cli_reads_it(name):
-    """It is a hint for the CLI, which reads it in `_meta`."""
+    """This hint is for the CLI, which reads it from `_meta`."""
     definition = tool("t", "", {}, ToolAnnotations(**{name: 5}))(handler).definition
     assert definition["_meta"] == {"anthropic/maxResultSizeChars": 5}
     assert "annotations" not in definition
@@ -32,13 +32,13 @@ def test_the_size_of_a_result_goes_where_the_cli_reads_it(name):
 
 
 def test_other_fields_are_kept_to_the_wire():
-    """What MCP does not define is sent as it was given."""
+    """Fields that MCP does not define are listed unchanged."""
     definition = tool("t", "", {}, ToolAnnotations(title="T", own={"a": 1}, snake_name=2))(handler).definition
     assert definition["annotations"] == {"title": "T", "own": {"a": 1}, "snake_name": 2}
 
 
 def test_they_are_annotations_of_mcp():
-    """Code that checks for the class of `mcp` finds it."""
+    """They are instances of the class of `mcp`, whose own instances are accepted too."""
     assert isinstance(ToolAnnotations(), mcp.types.ToolAnnotations)
     plain = mcp.types.ToolAnnotations(idempotent_hint=True)
     assert tool("t", "", {}, plain)(handler).definition["annotations"] == {"idempotentHint": True}

@@ -1,4 +1,4 @@
-"""What a chain is: references into its input and earlier results, and checks before anything runs."""
+"""Definitions of chains: references to the input and to earlier results, and the checks before anything runs."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def plan(*chains):
     ],
 )
 def test_references(text, reference):
-    """A name, and a JSON pointer or `.text`; what is written again means the same."""
+    """A reference is a name with a JSON pointer or `.text`; its string form parses to the same reference."""
     assert Reference.parse(text) == reference
     assert Reference.parse(str(reference)[2:-1]) == reference
 
@@ -54,7 +54,7 @@ def test_references(text, reference):
     "text", ["", " ", "a b", "/a", "search.json", "input.text", "__import__('os')", "a[0]", "a.b.c"]
 )
 def test_what_is_no_reference_is_refused(text):
-    """There is no language to evaluate: anything else is an error when the chain is made."""
+    """References are no expressions: anything else is an error when the chain is made."""
     with pytest.raises(ToolDefinitionError, match=r"chain 'c', step 1 \(search\)"):
         chain("c", "", [step("search", {"query": f"${{{text}}}"})])
 
@@ -109,7 +109,7 @@ def results():
     ],
 )
 def test_values_of_references(value, filled):
-    """A whole text keeps the type of the value, a part of one becomes text, an optional input may be left out."""
+    """A reference alone keeps the value's type, in a text it becomes text; absent optional inputs are left out."""
     assert results().fill(value) == filled
 
 
@@ -131,21 +131,21 @@ def test_values_of_references(value, filled):
     ],
 )
 def test_what_is_not_there(value, text):
-    """The error names the reference, how far it led, and what there is."""
+    """The error has the reference, how far it could be followed, and what is there."""
     with pytest.raises(BadReference) as caught:
         results().fill(value)
     assert text in str(caught.value)
 
 
 def test_arguments_that_explode_are_refused():
-    """Each text may hold the same large result many times."""
+    """A text may refer to the same large value many times, so the size of arguments is limited."""
     found = Results({"big": "x" * 1_000_000}, lambda _: False)
     with pytest.raises(BadReference, match="bytes; the limit is"):
         found.arguments({"a": "${input/big}" * 20})
 
 
 def test_the_input_is_made_of_what_the_steps_need():
-    """Schemas of arguments are taken over with what they refer to; what stands in a text is text, and required."""
+    """The schemas of the steps' parameters are copied with $defs; a reference in a text is a required string."""
     made = plan(
         chain(
             "c",
@@ -176,7 +176,7 @@ def test_the_input_is_made_of_what_the_steps_need():
 
 
 def test_a_chain_is_as_careful_as_its_steps():
-    """It only reads if all do, and destroys if one may."""
+    """It is read-only if all steps are, and destructive if one may be."""
     reading = chain("r", "", [step("search", {"query": "ab"}), step("fetch", {"page": {}})])
     both = chain("b", "", [step("search", {"query": "ab"}), step("delete")])
     plans = plan(reading, both)
@@ -206,14 +206,14 @@ def test_a_chain_is_as_careful_as_its_steps():
     ],
 )
 def test_what_cannot_run_is_said_before(steps, text):
-    """Unknown tools, missing, unknown and wrong arguments, and a chain that calls itself."""
+    """Unknown tools, missing, unknown or wrong arguments, and a chain that calls itself are reported."""
     made = plan(chain("c", "", steps))["c"]
     assert isinstance(made, str)
     assert text in made
 
 
 def test_chains_of_chains():
-    """One may call another, but none itself by a detour, and not so often that it never ends."""
+    """A chain may call others, but not itself indirectly, and the total number of calls is limited."""
     inner = chain("inner", "", [step("search", {"query": "${input/q}"})])
     outer = chain("outer", "", [step("inner", {"q": "${input/word}"}), step("delete")])
     plans = plan(outer, inner)
@@ -251,14 +251,14 @@ def test_chains_of_chains():
     ],
 )
 def test_what_is_wrong_in_itself_is_refused_at_once(make, text):
-    """Whatever the tools are."""
+    """These mistakes are errors when the chain is made, whatever tools there are."""
     with pytest.raises(ToolDefinitionError) as caught:
         make()
     assert text in str(caught.value)
 
 
 def test_a_tool_that_is_used_twice_gets_two_names():
-    """Later steps can refer to both."""
+    """Later steps can refer to either."""
     made = chain(
         "c", "", [step("a.b"), step("a.b", {"x": "${a_b}"}), step("input"), step("d", {"x": "${a_b_2}"})]
     )
@@ -266,7 +266,7 @@ def test_a_tool_that_is_used_twice_gets_two_names():
 
 
 def test_a_declared_input_is_checked():
-    """What is referred to must be in it, and it must be a schema."""
+    """It must be a valid schema that has all inputs that the steps refer to."""
     steps = [step("search", {"query": "${input/q}"})]
     good = {"type": "object", "properties": {"q": {"type": "string"}}}
     assert plan(chain("c", "", steps, input_schema=good))["c"].input_schema == good
@@ -297,7 +297,7 @@ max_price = "0.10"
 
 
 def test_chains_in_a_file(tmp_path):
-    """They mean the same as in Python."""
+    """They are equal to chains made in Python."""
     path = tmp_path / "chains.toml"
     path.write_text(TOML)
     steps = [
@@ -344,7 +344,7 @@ def test_chains_in_a_file(tmp_path):
     ],
 )
 def test_a_file_that_is_wrong(tmp_path, text, said):
-    """The error names the file, the chain and the step."""
+    """The error has the file's name and says what is wrong, and where."""
     path = tmp_path / "chains.toml"
     path.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(UsageError) as caught:

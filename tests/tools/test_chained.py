@@ -1,4 +1,4 @@
-"""A chain runs its tools one after the other, as its client would call them, and stops at the first error."""
+"""A chain calls its tools one after the other, as its client would, and stops at the first error."""
 
 import logging
 import threading
@@ -34,7 +34,7 @@ async def limit(anyio_backend):
 
 
 class Web:
-    """A server that knows what its tools were asked."""
+    """A server whose tools record their calls."""
 
     def __init__(self):
         self.calls = []
@@ -90,7 +90,7 @@ async def run(server, name, /, **arguments):
 
 
 async def test_results_go_into_later_arguments():
-    """The result is that of the last step, with how far it came; what is optional may be left out."""
+    """The result is that of the last step, with the steps done in `_meta`; optional inputs may be left out."""
     web = Web()
     result = await run(with_chains(web.server, RESEARCH), "research", topic="tea")
     assert (result.text, result.is_error) == ("page of https://tea/0", False)
@@ -101,7 +101,7 @@ async def test_results_go_into_later_arguments():
 
 
 async def test_a_chain_is_listed_as_a_tool():
-    """With a schema made of its steps', and hints as careful as theirs; the other tools stay."""
+    """Its input schema and hints are made from those of its steps; the other tools are still listed."""
     async with connect(with_chains(Web().server, RESEARCH)) as client:
         first, *others = await client.list_tools()
         assert (first.name, first.title, len(others)) == ("research", "Research", 6)
@@ -111,7 +111,7 @@ async def test_a_chain_is_listed_as_a_tool():
 
 
 async def test_a_result_of_its_own():
-    """Made of references: structured content if it is an object."""
+    """`result` is filled from references, and becomes structured content if it is an object."""
     made = chain(
         "c", "", [step("search", {"query": "a"}), step("fetch", {"url": "u"})],
         result={"url": "${search/results/0/url}", "page": "${fetch.text}"},
@@ -136,7 +136,7 @@ async def test_a_result_of_its_own():
     ],
 )  # fmt: skip
 async def test_the_first_error_ends_it(steps, text, done):
-    """The result says which step failed and why, and what was done before; nothing after it runs."""
+    """The result says which step failed, why, and what was done before; no later step runs."""
     web = Web()
     schema = {"type": "object", "properties": {"u": {}}}
     result = await run(with_chains(web.server, chain("c", "", steps, input_schema=schema)), "c", u=5)
@@ -152,7 +152,7 @@ async def test_the_first_error_ends_it(steps, text, done):
 
 
 async def test_wrong_arguments_start_nothing():
-    """They are checked against the chain's own schema."""
+    """Arguments are checked against the chain's own schema before any step runs."""
     web = Web()
     async with connect(with_chains(web.server, RESEARCH)) as client:
         reply = await client._connection.answer(
@@ -168,7 +168,7 @@ async def test_wrong_arguments_start_nothing():
 
 
 async def test_one_progress_over_all_steps():
-    """That of a step is a part of it; it only grows, and ends with the number of steps."""
+    """The progress of a step is a fraction of the chain's, which only grows and ends at the number of steps."""
     seen = []
     async with connect(
         with_chains(Web().server, RESEARCH), on_notification=lambda notice: seen.append(notice.params)
@@ -183,7 +183,7 @@ async def test_one_progress_over_all_steps():
 
 
 class Silent(ClientChannel):
-    """A client that keeps what it is sent."""
+    """A channel that records the notifications to the client."""
 
     def __init__(self, scope=None):
         self.request_scope, self.sent = scope, []
@@ -198,7 +198,7 @@ def call(name, id=1, meta=None, **arguments):
 
 
 async def test_progress_goes_to_the_token_of_the_chain():
-    """A client that wants none gets none; a step called by itself keeps its own token."""
+    """Without a token there is no progress; a step that is called directly uses its own token."""
     channel = Silent()
     connection = with_chains(Web().server, RESEARCH).connect(channel)
     await connection.answer(call("research", topic="a"))
@@ -211,7 +211,7 @@ async def test_progress_goes_to_the_token_of_the_chain():
 
 
 async def test_each_step_has_ids_of_its_own():
-    """By them a repeated request is recognised, and two steps of one call are told apart."""
+    """The ids are the same when a request is repeated, and different for two steps of one call."""
     web = Web()
     twice = chain("twice", "", [step("search", {"query": "a"}), step("search", {"query": "a"})])
     connection = with_chains(web.server, twice).connect(Silent("pipe"))
@@ -224,7 +224,7 @@ async def test_each_step_has_ids_of_its_own():
 
 
 async def test_a_cancelled_chain_cancels_its_step():
-    """The tool that runs is cancelled, and no other starts."""
+    """The running tool is cancelled, and no other starts."""
     web = Web()
     made = chain("c", "", [step("wait"), step("fetch", {"url": "u"})])
     connection = with_chains(web.server, made).connect(Silent())
@@ -260,9 +260,10 @@ class Loading(ToolServer):
         self.swap([], self.web.tools.values())
 
 
+@pytest.mark.parametrize("how", ["cancelled", "closed"])
 @pytest.mark.parametrize("own", [True, False])
-async def test_a_chain_that_is_cancelled_while_tools_are_loaded_does_not_run(own):
-    """Whether it is a tool of the wrapper, or of a server among several."""
+async def test_a_chain_that_is_cancelled_while_tools_are_loaded_does_not_run(own, how):
+    """Nor does a tool of a combined server. The call is cancelled by its client or by closing the connection."""
     web = Web()
     loading = Loading(web.server)
     server = (
@@ -280,16 +281,19 @@ async def test_a_chain_that_is_cancelled_while_tools_are_loaded_does_not_run(own
 
         tasks.start_soon(ask)
         await loading.waiting.wait()
-        await connection.answer(
-            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}
-        )
+        if how == "closed":
+            await connection.aclose()
+        else:
+            await connection.answer(
+                {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}
+            )
         loading.loaded.set()
     assert "cancelled" in replies[0]["error"]["message"]
     assert web.calls == []
 
 
 async def test_the_whole_chain_has_a_time_limit():
-    """Beside those of its steps."""
+    """The chain has a timeout besides those of its steps."""
     web = Web()
     result = await run(with_chains(web.server, chain("c", "", [step("wait")], timeout=0.01)), "c")
     assert result.is_error
@@ -298,7 +302,7 @@ async def test_the_whole_chain_has_a_time_limit():
 
 
 async def test_a_sync_tool_that_is_cancelled_knows_it():
-    """A thread cannot be stopped, but it can see that nobody waits any more."""
+    """A thread cannot be stopped, but it sees that `context.cancelled` is set."""
     begun, known = threading.Event(), threading.Event()
     server = ToolServer("s")
 
@@ -316,7 +320,7 @@ async def test_a_sync_tool_that_is_cancelled_knows_it():
 
 
 async def test_a_chain_in_a_chain_keeps_its_own_time_limit():
-    """Of it and that of the step, the shorter one holds."""
+    """If the step has another timeout, the shorter one applies."""
     inner = chain("inner", "", [step("wait")], timeout=0.05)
     outer = chain("outer", "", [step("inner", timeout=LIMIT * 10)])
     result = await run(with_chains(Web().server, outer, inner), "outer")
@@ -324,7 +328,7 @@ async def test_a_chain_in_a_chain_keeps_its_own_time_limit():
 
 
 async def test_the_result_may_be_an_optional_argument():
-    """It is null if it was not given."""
+    """The result is null if the argument was not given."""
     steps = [step("fetch", {"url": "x", "depth": "${input/depth}"})]
     server = with_chains(Web().server, chain("c", "", steps, result="${input/depth}"))
     assert (await run(server, "c", depth=7)).text == "7"
@@ -334,7 +338,7 @@ async def test_the_result_may_be_an_optional_argument():
 
 
 async def test_chains_in_chains():
-    """Run as if their steps stood there; errors name the way to the step, and progress counts all calls."""
+    """Their steps run as if they were written in the outer chain; errors have the path of the step."""
     web = Web()
     outer = chain(
         "outer",
@@ -363,13 +367,13 @@ async def test_chains_in_chains():
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_when_it_is_made(make, text):
-    """Where the tools are known by then."""
+    """If the tools are already known then."""
     with pytest.raises(ToolDefinitionError, match=text):
         make()
 
 
 async def test_a_chain_whose_tool_goes_away_is_not_listed(caplog):
-    """Its call says why, nothing is done, and it is back with its tool."""
+    """Calling it gives an error that says why, and runs nothing; it is back when the tool is."""
     web = Web()
     server = with_chains(web.server, RESEARCH)
     removed = web.server.remove("fetch")
@@ -388,7 +392,7 @@ async def test_a_chain_whose_tool_goes_away_is_not_listed(caplog):
 
 
 def test_policies_of_steps_hold_for_the_chain():
-    """A chain is as strict as the strictest of its steps: it is no way round a policy."""
+    """A chain has the strictest policy of its steps, so that it cannot be used to evade one."""
     chains = [
         chain("asks", "", [step("fetch", {"url": "u"}), step("fail")]),
         chain("denies", "", [step("asks"), step("remove")]),
@@ -406,7 +410,7 @@ def test_policies_of_steps_hold_for_the_chain():
 
 
 async def test_it_works_with_all_other_wrappers():
-    """Around renamed, filtered and combined servers, and inside a search."""
+    """It can be put around and inside renamed, filtered, combined and searchable servers."""
     renamed = chain("c", "", [step("x_search", {"query": "a"}), step("add", {"a": 1, "b": 2})])
     calc = ToolServer("calc")
     calc.tool(lambda a, b: a + b, name="add")
@@ -421,7 +425,7 @@ async def test_it_works_with_all_other_wrappers():
 
 
 async def test_tools_of_another_library():
-    """They are checked when they are listed, and called through their own server."""
+    """Chains of them are checked when they are listed, and call the tools through their server."""
     server = MCPServer("foreign")
 
     @server.tool()
@@ -448,7 +452,7 @@ async def test_tools_of_another_library():
 
 
 async def test_a_step_that_asks_the_user_does_not_start_the_chain_again():
-    """A stateless client would answer by repeating the call: a chain's first steps must not run twice."""
+    """A stateless client would answer by repeating the call, so requests of a chain's steps are not repeatable."""
     asked = []
 
     class Asked(Silent):

@@ -1,4 +1,4 @@
-"""Completion of arguments: where values come from, how many go out, and what a wrong request gets."""
+"""Completion of arguments: where values come from, how many are returned, and errors for invalid requests."""
 
 import threading
 from enum import Enum
@@ -21,7 +21,7 @@ class Color(Enum):
 
 
 async def offered(server, argument="x", value="", prompt="p", **context):
-    """The completion, or the error."""
+    """Return the completion, or the error."""
     ref = {"type": "ref/prompt", "name": prompt}
     params = {"ref": ref, "argument": {"name": argument, "value": value}, **context}
     async with connected(server) as client:
@@ -30,14 +30,14 @@ async def offered(server, argument="x", value="", prompt="p", **context):
 
 
 def completing(source, **settings):
-    """A server with one prompt, whose argument x is completed by `source`."""
+    """Return a server with one prompt, whose argument x is completed by `source`."""
     server = ToolServer("s", **settings)
     server.add_prompt(lambda x, y="": "", name="p", complete={"x": source})
     return server
 
 
 async def test_a_list_is_filtered_by_its_beginning():
-    """Values of a list that begin with what was typed, in any case, in their order."""
+    """Values that begin with the given text, in any case, are returned in their order."""
     server = completing(["Berlin", "Bern", "Rome", "BERGEN"])
     assert await offered(server, value="ber") == {
         "values": ["Berlin", "Bern", "BERGEN"],
@@ -49,7 +49,7 @@ async def test_a_list_is_filtered_by_its_beginning():
 
 
 async def test_functions_sync_and_async_with_or_without_the_other_arguments():
-    """A function gets the value, and the other arguments if it has a place for them; its word is final."""
+    """A function gets the value, and the other arguments if it has a parameter for them; nothing is filtered."""
     here = threading.get_ident()
 
     def one(value):
@@ -88,7 +88,7 @@ async def test_functions_sync_and_async_with_or_without_the_other_arguments():
     ids=str,
 )
 async def test_types_that_are_lists_of_values(annotation, values):
-    """`Literal`, `Enum` and `bool` complete by themselves, and what is offered is then taken."""
+    """`Literal`, `Enum` and `bool` complete by themselves, and the prompt accepts each of these values."""
 
     def p(x):
         return "good"
@@ -104,7 +104,7 @@ async def test_types_that_are_lists_of_values(annotation, values):
 
 
 async def test_what_was_given_wins_over_the_type():
-    """A list of one's own stands in for the type's."""
+    """Given values replace those of the type."""
 
     def p(x: bool) -> str:
         return ""
@@ -125,21 +125,21 @@ async def test_what_was_given_wins_over_the_type():
     ids=["100", "101", "250", "endless"],
 )
 async def test_at_most_100_values(source, total, more):
-    """100 values go out, with how many there are; of an endless iterator nobody knows."""
+    """At most 100 are returned, with the total, which is left out for an endless iterator."""
     found = await offered(completing(source))
     assert found["values"] == [str(n) for n in range(100)]
     assert (found.get("total"), found["hasMore"]) == (total, more)
 
 
 async def test_an_argument_that_nobody_completes():
-    """One without values, and one that is not there, get an empty list."""
+    """An argument without values, or that does not exist, gets an empty list."""
     server = completing(["a"])
     for argument in ("y", "nope"):
         assert await offered(server, argument) == {"values": [], "total": 0, "hasMore": False}
 
 
 async def test_resource_templates():
-    """Values of a template's names; a plain address has none."""
+    """Parameters of a template can be completed; a resource with a plain URI has none."""
     server = ToolServer("s")
     server.add_resource("a://{x}", lambda x: x, name="t", complete={"x": ["b", "c"]})
     server.add_resource("a://b", lambda: "", name="r")
@@ -155,7 +155,7 @@ async def test_resource_templates():
 
 
 async def test_the_test_client_completes_prompts():
-    """`connect()` passes the other arguments on, and gives values, total and whether there are more."""
+    """`complete()` passes the other arguments on, and returns values, total and whether there are more."""
     server = completing(lambda value, arguments: [value + arguments.get("y", "?")] * 101)
     with anyio.fail_after(20):
         async with connect(server) as client:
@@ -184,7 +184,7 @@ GOOD = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "x", "v
     ids=lambda value: value if isinstance(value, str) else None,
 )
 async def test_requests_that_cannot_be_answered(change, what):
-    """Each broken or unknown part is named."""
+    """The error names the invalid or unknown part."""
     async with connected(completing(["a"])) as client:
         assert "result" in await client.request("completion/complete", GOOD)
         error = (await client.request("completion/complete", {**GOOD, **change}))["error"]
@@ -193,7 +193,7 @@ async def test_requests_that_cannot_be_answered(change, what):
 
 
 async def test_a_server_without_prompts_and_resources_knows_no_completion():
-    """The method is not found, as for any other server without it."""
+    """The error is "method not found"."""
     async with connected(ToolServer("s")) as client:
         assert (await client.request("completion/complete", GOOD))["error"]["code"] == -32601
 
@@ -214,14 +214,14 @@ def refuse(value):
     ids=["tool-error", "exception", "string", "nothing", "numbers"],
 )
 async def test_functions_that_fail(source, what):
-    """What a function does wrong is an internal error with its words."""
+    """The request gets an internal error with the text of what went wrong."""
     error = await offered(completing(source))
     assert (error["code"], error["message"]) == (-32603, what)
     assert (error["data"]["argument"], error["data"]["server"]) == ("x", "s")
 
 
 async def test_time_out():
-    """A function that takes too long is an error that says so."""
+    """A function that takes too long causes an error that says so."""
 
     async def slow(value):
         await anyio.sleep_forever()
@@ -231,7 +231,7 @@ async def test_time_out():
 
 
 def test_an_async_generator_is_refused():
-    """It could not be gathered in one go."""
+    """Only functions that return all values at once are accepted."""
 
     async def values(value):
         yield "a"

@@ -1,4 +1,4 @@
-"""Prompts of a `ToolServer`: listed, filled in, and what each mistake gets."""
+"""Prompts of a `ToolServer`: lists, results, and the errors for mistakes."""
 
 import logging
 import threading
@@ -42,13 +42,13 @@ def review(code: str, style: Literal["brief", "full"] = "brief") -> str:
 
 
 async def get(client, name, **arguments):
-    """The result of a prompt, or the error."""
+    """Return the result of a prompt, or the error."""
     answer = await client.request("prompts/get", {"name": name, "arguments": arguments})
     return answer["result"] if "result" in answer else answer["error"]
 
 
 async def messages_of(value):
-    """What a prompt that returns `value` gives."""
+    """Return the response to a prompt whose function returns `value`."""
     server = ToolServer("s")
     server.add_prompt(lambda: value, name="p")
     async with connected(server) as client:
@@ -56,7 +56,7 @@ async def messages_of(value):
 
 
 def said(text, role="user"):
-    """A message of text."""
+    """Return a text message."""
     return {"role": role, "content": {"type": "text", "text": text}}
 
 
@@ -64,7 +64,7 @@ def said(text, role="user"):
 
 
 async def test_what_is_listed():
-    """Names, descriptions and which arguments are needed, from signature and docstring."""
+    """Names, descriptions and required arguments are taken from signature and docstring."""
     server = ToolServer("s")
     server.add_prompt(review, title="Review", icons=[{"src": "https://x/i"}], meta={"m": 1})
 
@@ -119,7 +119,7 @@ async def test_a_long_list_comes_in_pages():
 
 
 async def test_capabilities_tell_of_what_is_there():
-    """Prompts are a capability while there are some; the methods stay once there was one."""
+    """The capability is declared only while there are prompts; the methods stay once there was one."""
     server = ToolServer("s")
     async with connected(server) as client:
         for method in ("prompts/list", "prompts/get"):
@@ -137,7 +137,7 @@ async def test_capabilities_tell_of_what_is_there():
 
 
 async def test_changes_are_announced_once_per_batch():
-    """Changes at once are one notification, and none about tools."""
+    """Several changes at once cause one notification, and none about tools."""
     server, channel = ToolServer("s"), RecordingChannel()
     async with connected(server, channel):
         for n in range(5):
@@ -188,7 +188,7 @@ class Level(IntEnum):
     ids=str,
 )
 async def test_arguments_are_converted(annotation, text, value):
-    """Strings of the wire become the annotated types: by their spelling, or as JSON."""
+    """MCP sends strings, which become the annotated types: directly, or parsed as JSON."""
     seen = []
 
     def prompt(x):
@@ -216,8 +216,8 @@ async def test_arguments_are_converted(annotation, text, value):
     ],
     ids=["missing", "literal", "no-json", "inside", "no-text", "all"],
 )
-async def test_every_violation_is_named(arguments, paths):
-    """Missing, unknown and wrong arguments are listed, all of them, and shown as they came."""
+async def test_every_violation_of_a_prompt_is_named(arguments, paths):
+    """Missing, unknown and wrong arguments are all listed, with the values as they were sent."""
     server = ToolServer("s")
 
     @server.prompt
@@ -234,7 +234,7 @@ async def test_every_violation_is_named(arguments, paths):
 
 
 async def test_a_check_that_fails_itself_is_answered():
-    """A validator of the user's that breaks is an internal error, and the client gets an answer."""
+    """If a validator of the user's raises an unexpected exception, the client gets an internal error."""
 
     def check(value):
         raise KeyError("oops")
@@ -262,7 +262,7 @@ async def test_a_check_that_fails_itself_is_answered():
     ids=["near", "far", "none", "number", "list"],
 )
 async def test_requests_that_fit_no_prompt(params, what):
-    """Each is refused with what is wrong."""
+    """The error says what is wrong."""
     server = ToolServer("s")
     server.prompt(review)
     async with connected(server) as client:
@@ -275,7 +275,7 @@ async def test_requests_that_fit_no_prompt(params, what):
 
 
 async def test_a_prompt_is_filled_in():
-    """Text is one message of the user; the description goes with it."""
+    """A returned string becomes one message of the user; the description is in the result."""
     server = ToolServer("s")
     server.prompt(review)
     async with connected(server) as client:
@@ -325,7 +325,7 @@ MESSAGES = {
 
 @pytest.mark.parametrize("case", MESSAGES)
 async def test_results(case):
-    """Every way to write messages gives the messages."""
+    """Each form of returned messages gives the right messages."""
     value, expected = MESSAGES[case]
     assert (await messages_of(value))["messages"] == expected
 
@@ -343,7 +343,7 @@ async def test_results(case):
     ids=["none", "number", "data", "role", "block", "inside"],
 )
 async def test_results_that_are_no_messages(value, what):
-    """What cannot be a message is the server's fault, with a hint."""
+    """A value that cannot be a message is an internal error with a hint."""
     error = await messages_of(value)
     assert error["code"] == -32603
     assert error["message"].startswith("Prompt 'p': ")
@@ -360,7 +360,7 @@ async def test_results_that_are_no_messages(value, what):
     ids=["tool-error", "value-error", "not-found"],
 )
 async def test_what_a_function_raises(caplog, error, message, logged):
-    """`ToolError` chooses its words, the rest is named; the trace of an unforeseen one is in the log."""
+    """A `ToolError` is sent with its own text, others with their type; those are logged with a traceback."""
 
     def fail():
         raise error
@@ -375,7 +375,7 @@ async def test_what_a_function_raises(caplog, error, message, logged):
 
 
 async def test_async_and_sync_functions_and_the_context():
-    """Sync functions run in threads, async ones on the loop; both may ask the user."""
+    """Sync functions run in threads, async ones on the event loop; both can elicit."""
     here, channel = threading.get_ident(), RecordingChannel({"elicitation/create": {"action": "decline"}})
     server = ToolServer("s")
 
@@ -393,7 +393,7 @@ async def test_async_and_sync_functions_and_the_context():
 
 
 async def test_time_out_and_interruption(caplog):
-    """The server's time-out holds for prompts; an interruption goes out past them, out of a task group too."""
+    """The server's timeout applies to prompts; `Interrupted` passes out of the call, also out of a task group."""
 
     def interrupt(params):
         raise Interrupted
@@ -445,7 +445,7 @@ def takes_any(**rest: str) -> str:
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_definitions_that_cannot_work(function, settings, what):
-    """A mistake is told where it is made: what, where, and what to do."""
+    """The error is raised by the definition, and says what is wrong, where, and what to do."""
     server = ToolServer("s")
     with pytest.raises(ToolDefinitionError) as caught:
         server.add_prompt(function, **settings)
@@ -454,7 +454,7 @@ def test_definitions_that_cannot_work(function, settings, what):
 
 
 def test_names_that_are_taken():
-    """A name is taken once, unless it is to be replaced; removing what is not there names the nearest."""
+    """A name can be used once, or replaced with replace=True; removing an unknown one suggests the most similar."""
     server = ToolServer("s")
     assert server.prompt(review) is review
     with pytest.raises(ToolDefinitionError, match="prompt 'review': the server already has it; replace=True"):
@@ -466,7 +466,7 @@ def test_names_that_are_taken():
 
 
 async def test_the_test_client_fills_in_prompts():
-    """`connect()` lists and fills in the prompts of a `ToolServer`."""
+    """The client of `connect()` lists and gets the prompts of a `ToolServer`."""
     server = ToolServer("s")
     server.prompt(review)
     with anyio.fail_after(20):

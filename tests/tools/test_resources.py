@@ -1,4 +1,4 @@
-"""Resources of a `ToolServer`: listed, read, watched, and what each mistake gets."""
+"""Resources of a `ToolServer`: lists, reading, subscriptions, and the errors for mistakes."""
 
 import asyncio
 import base64
@@ -16,7 +16,7 @@ import orjson
 import pytest
 from pydantic import BaseModel, Field
 
-from shared.doubles import Client, RecordingChannel, connected
+from shared.doubles import RecordingChannel, connected
 from toolwire import (
     Context,
     Image,
@@ -30,7 +30,6 @@ from toolwire import (
 )
 from toolwire._protocol.jsonrpc import Interrupted
 from toolwire.testing import connect
-from toolwire.tools.dispatch.connection import DirectConnection
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +37,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
 
 
 def library():
-    """A server with a bit of everything."""
+    """Return a server with a resource and a template."""
     server = ToolServer("library", state={"shelf": 3})
 
     @server.resource("config://app", title="Settings", mime_type="text/toml", size=12, meta={"m": 1})
@@ -63,7 +62,7 @@ def library():
 
 
 async def read(client, uri):
-    """The contents of a resource, or the error."""
+    """Return the contents of a resource, or the error."""
     answer = await client.request("resources/read", {"uri": uri})
     return answer["result"]["contents"] if "result" in answer else answer["error"]
 
@@ -72,7 +71,7 @@ async def read(client, uri):
 
 
 async def test_what_is_listed():
-    """Resources and templates have a list each, with all that was set."""
+    """Resources and templates have a list each, with all their settings."""
     async with connected(library()) as client:
         assert (await client.request("resources/list"))["result"] == {
             "resources": [
@@ -102,7 +101,7 @@ async def test_what_is_listed():
 
 @pytest.mark.slow
 async def test_lists_come_in_pages():
-    """1,500 resources come in two pages, all of them, once; a cursor of our own making only."""
+    """1,500 resources come in two pages, each once; an unknown cursor is refused."""
     server = ToolServer("many")
     for n in range(1_500):
         server.add_resource(f"n://{n}", lambda: "", name=f"r{n}")
@@ -126,7 +125,7 @@ async def test_lists_come_in_pages():
     ids=["resources", "templates"],
 )
 async def test_a_list_is_encoded_once(method, key, uri):
-    """The bytes of a list are made once and reused until something changes."""
+    """The encoded bytes of a list are reused until it changes."""
     server = library()
     connection = server.connect(RecordingChannel())
     message = {"jsonrpc": "2.0", "id": 1, "method": method}
@@ -138,7 +137,7 @@ async def test_a_list_is_encoded_once(method, key, uri):
 
 
 async def test_capabilities_tell_of_what_is_there():
-    """Resources are a capability while there are some; the methods stay once there was one."""
+    """The capability is declared only while there are resources; the methods stay once there was one."""
     server = ToolServer("s")
     plain = {"tools": {"listChanged": True}, "logging": {}}
     assert server.capabilities() == plain
@@ -161,7 +160,7 @@ async def test_capabilities_tell_of_what_is_there():
 
 
 async def test_values_in_the_address_are_typed():
-    """A template's values reach the function in its own types, with the context beside them."""
+    """The function gets a template's values converted to its types, and the context."""
     async with connected(library()) as client:
         (content,) = await read(client, "book://7?page=2")
         assert (content["uri"], content["mimeType"]) == ("book://7?page=2", "application/json")
@@ -171,7 +170,7 @@ async def test_values_in_the_address_are_typed():
 
 
 async def test_values_that_do_not_fit_the_types():
-    """Every violation is named, and the function is not called."""
+    """The error lists every violation, and the function is not called."""
     async with connected(library()) as client:
         error = await read(client, "book://seven?page=x")
     assert error["code"] == -32602
@@ -180,10 +179,10 @@ async def test_values_that_do_not_fit_the_types():
 
 
 async def test_a_way_out_of_the_folder_is_refused():
-    """A value that would leave a folder never reaches the function."""
+    """A value that would leave a folder (`..`) never reaches the function."""
     seen = []
     server = ToolServer("s")
-    server.add_resource("f:///{+path}", lambda path: seen.append(path), name="file")  # noqa: PLW0108 - names it
+    server.add_resource("f:///{+path}", lambda path: seen.append(path), name="file")  # noqa: PLW0108 - for the name
     async with connected(server) as client:
         error = await read(client, "f:///a/%2e%2e/b")
         assert (error["code"], error["data"]["violations"][0]["path"]) == (-32602, "path")
@@ -201,7 +200,7 @@ class Model(BaseModel):
     day: date
 
 
-class Color(str, Enum):  # noqa: UP042 - the older way, whose str() is another
+class Color(str, Enum):  # noqa: UP042 - the older way, whose str() differs
     RED = "red"
 
 
@@ -230,7 +229,7 @@ OCTETS = "application/octet-stream"
     ids=lambda value: type(value).__name__,
 )
 async def test_results(value, mime_type, expected):
-    """Text is text, bytes a blob, all else JSON; a type that was set wins."""
+    """Strings become text, bytes a blob, all else JSON; a `mime_type` that was set overrides the derived one."""
     server = ToolServer("s")
     server.add_resource("a://plain", lambda: value, name="plain")
     server.add_resource("a://typed", lambda: value, name="typed", mime_type="x/y")
@@ -240,7 +239,7 @@ async def test_results(value, mime_type, expected):
 
 
 async def test_results_that_are_resources_already():
-    """A `Resource`, or a list of them, goes out with its own addresses."""
+    """A returned `Resource`, or several of them, are sent with their own URIs."""
     one = Resource("a://1", text="one", meta={"k": 1})
     two = Resource("a://2", blob=b"two", mime_type="x/y")
     server = ToolServer("s")
@@ -262,7 +261,7 @@ async def test_results_that_are_resources_already():
     ids=["lock", "mixture", "link"],
 )
 async def test_results_that_cannot_be(value, what):
-    """What cannot go out is the server's fault, and named."""
+    """A value that cannot be sent is an internal error that names it."""
     server = ToolServer("s")
     server.add_resource("a://b", lambda: value, name="b")
     async with connected(server) as client:
@@ -274,7 +273,7 @@ async def test_results_that_cannot_be(value, what):
 
 
 async def test_sync_functions_run_in_threads():
-    """A blocking function does not block the loop; inline=True keeps a quick one on it."""
+    """A blocking function does not block the event loop; inline=True keeps a quick one on it."""
     server, here = ToolServer("s"), threading.get_ident()
     for inline in (True, False):
         server.add_resource(f"a://{inline}", lambda: threading.get_ident() == here, name="r", inline=inline)
@@ -286,7 +285,7 @@ async def test_sync_functions_run_in_threads():
 
 
 async def test_the_context_reports_and_asks():
-    """Progress, logs and questions to the user work as in tools, from threads too."""
+    """Progress, log messages and elicitation work as in tools, also from threads."""
     channel = RecordingChannel({"elicitation/create": {"action": "accept", "content": {}}})
     server = ToolServer("s")
 
@@ -303,11 +302,11 @@ async def test_the_context_reports_and_asks():
     assert channel.told[0]["params"]["progressToken"] == 9
 
 
-# Which one.
+# Which resource or template a URI selects.
 
 
 async def test_the_closest_wins():
-    """An address of its own before templates, more letters before fewer, no slashes before slashes."""
+    """A resource comes before templates, more literal characters before fewer, no slashes before slashes."""
     server = ToolServer("s")
     for uri in ("a://{+x}", "a://{x}", "a://b/{x}", "a://{x}/d", "a://b/c"):
         server.add_resource(uri, lambda x="", uri=uri: uri, name=uri)
@@ -318,7 +317,7 @@ async def test_the_closest_wins():
     async with connected(server) as client:
         for uri, owner in cases.items():
             assert (await read(client, uri))[0]["text"] == owner
-        # Refused by the closer one, and good for the other.
+        # Refused by the closer template, accepted by the other.
         assert (await read(client, "a://y%2Fz"))[0]["text"] == "a://{+x}"
 
 
@@ -337,7 +336,7 @@ async def test_an_unknown_address():
 @pytest.mark.parametrize("method", ["resources/read", "resources/subscribe", "resources/unsubscribe"])
 @pytest.mark.parametrize("params", [{}, {"uri": 5}], ids=["none", "number"])
 async def test_a_request_without_an_address(method, params):
-    """The part that is missing is named."""
+    """The error says what is missing."""
     async with connected(library()) as client:
         error = (await client.request(method, params))["error"]
     assert error["code"] == -32602
@@ -362,7 +361,7 @@ async def test_a_request_without_an_address(method, params):
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
 async def test_what_a_function_raises(caplog, error, code, message, logged):
-    """Each kind of exception has its code; the trace of an unforeseen one is in the log."""
+    """Each kind of exception has its error code; an unexpected one is logged with its traceback."""
 
     def fail():
         raise error
@@ -379,7 +378,7 @@ async def test_what_a_function_raises(caplog, error, code, message, logged):
 
 
 async def test_debug_mode_carries_the_trace():
-    """With debug=True the trace is in the error's data."""
+    """With debug=True the traceback is in the error's data."""
     server = ToolServer("s", debug=True)
     server.add_resource("a://b", lambda: 1 / 0, name="b")
     async with connected(server) as client:
@@ -388,7 +387,7 @@ async def test_debug_mode_carries_the_trace():
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_function_that_loses_a_task_of_its_own(anyio_backend):
-    """A cancellation that nobody asked for is the function's failure, and the client still gets an answer."""
+    """A CancelledError from inside the function is the function's failure, and the client gets an error."""
     server = ToolServer("s")
 
     @server.resource("a://b")
@@ -402,7 +401,7 @@ async def test_a_function_that_loses_a_task_of_its_own(anyio_backend):
 
 
 async def test_time_out():
-    """A resource that takes too long is an error that says so."""
+    """A function that takes too long causes an error that says so."""
     server = ToolServer("s")
 
     @server.resource("a://b", timeout=0.05)
@@ -415,7 +414,7 @@ async def test_time_out():
 
 
 async def test_cancellation():
-    """A read that is cancelled is answered as cancelled."""
+    """A cancelled read is answered with the error "cancelled"."""
     server, started = ToolServer("s"), anyio.Event()
 
     @server.resource("a://b")
@@ -435,7 +434,7 @@ async def test_cancellation():
 
 
 async def test_a_thread_sees_that_its_caller_is_gone():
-    """When the task that awaits the answer is cancelled, the function's context says so."""
+    """If the task that awaits the response is cancelled, `context.cancelled` is set."""
     server, started, told = ToolServer("s"), threading.Event(), threading.Event()
 
     @server.resource("a://b")
@@ -456,7 +455,7 @@ async def test_a_thread_sees_that_its_caller_is_gone():
 
 @pytest.mark.parametrize("threaded", [True, False])
 async def test_an_interruption_passes_through(caplog, threaded):
-    """`Interrupted` out of `ask` leaves `answer` as it is, past `except Exception`, and nothing is logged."""
+    """`Interrupted` from the channel passes `except Exception` in the function and leaves `answer`, unlogged."""
 
     def interrupt(params):
         raise Interrupted
@@ -488,7 +487,7 @@ async def test_an_interruption_passes_through(caplog, threaded):
 
 
 async def test_changes_are_announced_once_per_batch():
-    """Ten changes of resources and templates at once are one notification."""
+    """Ten changes of resources and templates at once cause one notification."""
     server, channel = ToolServer("s"), RecordingChannel()
     async with connected(server, channel):
         for n in range(5):
@@ -505,7 +504,7 @@ async def test_changes_are_announced_once_per_batch():
 
 
 async def test_updates_reach_who_asked_for_them():
-    """Only subscribers of just that address hear of it, until they unsubscribe; others on request hear all."""
+    """Updates go only to subscribers of that URI, and to connections with notify_all_updates=True."""
     server = library()
     watching, idle, every = RecordingChannel(), RecordingChannel(), RecordingChannel()
     everything = server.connect(every, notify_all_updates=True)
@@ -529,7 +528,7 @@ async def test_updates_reach_who_asked_for_them():
         while len(every.told) < 5:
             await anyio.lowlevel.checkpoint()
     assert idle.told == []
-    server.resource_updated("book://1")  # too late: it is closed before it can be told
+    server.resource_updated("book://1")  # too late: the connection is closed before the notification is sent
     await everything.aclose()
     server.resource_updated("book://1")
     await anyio.wait_all_tasks_blocked()
@@ -574,7 +573,7 @@ def yields():
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_definitions_that_cannot_work(uri, function, settings, what):
-    """A mistake is told where it is made: what, where, and what to do."""
+    """The error is raised by the definition, and says what is wrong, where, and what to do."""
     server = ToolServer("s")
     with pytest.raises(ToolDefinitionError) as caught:
         server.add_resource(uri, function, **settings)
@@ -584,13 +583,13 @@ def test_definitions_that_cannot_work(uri, function, settings, what):
 
 
 def test_a_decorator_without_an_address():
-    """`@server.resource` bare says what it needs."""
+    """The error of bare `@server.resource` says that it needs a URI."""
     with pytest.raises(ToolDefinitionError, match="needs its URI"):
         ToolServer("s").resource(needs_id)
 
 
 def test_addresses_that_are_taken():
-    """The same address, or a template that no address could tell apart, is refused; replace=True replaces."""
+    """The same URI, or a template that matches the same URIs, is refused; replace=True replaces."""
     server = ToolServer("s")
     server.add_resource("a://b", lambda: 1, name="r")
     server.add_resource("a://{x}", lambda x: 1, name="t")
@@ -605,14 +604,14 @@ def test_addresses_that_are_taken():
 
 
 def test_the_decorated_function_stays_a_function():
-    """The decorator gives the function back, and the views cannot be written to."""
+    """The decorator returns the function, and the mappings of a server are read-only."""
     server = ToolServer("s")
     assert server.resource("a://{id}")(needs_id) is needs_id
     with pytest.raises(TypeError):
         server.resource_templates["x"] = None
 
 
-# As others see it.
+# Read by the classes of `mcp`.
 
 
 @pytest.mark.parametrize(
@@ -655,7 +654,7 @@ async def test_the_official_classes_take_all_of_it(method, params, model):
 
 
 async def test_the_test_client_reads_a_tool_server():
-    """`connect()` lists, reads and watches the resources of a `ToolServer`."""
+    """The client of `connect()` lists, reads and subscribes to the resources of a `ToolServer`."""
     server = library()
     with anyio.fail_after(20):
         async with connect(server) as client:
@@ -673,24 +672,3 @@ async def test_the_test_client_reads_a_tool_server():
             server.resource_updated("config://app")
             await anyio.wait_all_tasks_blocked()
             assert len(client.notifications) == 1
-
-
-# What the layer that serves needs.
-
-
-async def test_the_log_level_to_begin_with():
-    """A connection can begin with another level than the lowest."""
-    server, channel = ToolServer("s"), RecordingChannel()
-
-    @server.resource("a://b", inline=True)
-    def talk(context: Context) -> str:
-        context.log("quiet", "info")
-        context.log("loud", "error")
-        return ""
-
-    connection = DirectConnection(server, channel, log_level="error")
-    await read(Client(connection), "a://b")
-    await connection.aclose()
-    assert [each["params"]["data"] for each in channel.told] == ["loud"]
-    with pytest.raises(ValueError, match="unknown log level 'loud'"):
-        DirectConnection(server, channel, log_level="loud")

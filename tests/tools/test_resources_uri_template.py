@@ -1,4 +1,4 @@
-"""URI templates: which addresses fit, what is in them, and what never gets through."""
+"""URI templates: which URIs match, the values in them, and the values that are refused."""
 
 import re
 import time
@@ -61,7 +61,7 @@ from toolwire.tools.schema.arguments import InvalidArguments
     ],
 )
 def test_matches(template, uri, values):
-    """An address fits or does not, and its values are decoded."""
+    """A URI matches or does not, and its values are decoded."""
     assert UriTemplate(template).match(uri) == values
 
 
@@ -96,7 +96,7 @@ def test_matches(template, uri, values):
     ],
 )
 def test_values_that_never_reach_a_function(template, uri, what):
-    """Ways out of a folder, NULs, broken UTF-8 and odd queries are refused, and named."""
+    """Ways out of a folder, NULs, invalid UTF-8 and odd queries are refused, and the error says which it was."""
     with pytest.raises(InvalidArguments, match=re.escape(what)) as caught:
         UriTemplate(template).match(uri)
     assert len(caught.value.violations) == 1
@@ -132,27 +132,27 @@ def test_values_that_never_reach_a_function(template, uri, what):
     ],
 )
 def test_templates_that_cannot_be(template, what):
-    """What could not be matched is refused with what is wrong in it."""
+    """A template that cannot be matched is refused with the reason."""
     with pytest.raises(ToolDefinitionError, match=re.escape(what)):
         UriTemplate(template)
 
 
 def test_addresses_are_checked_like_templates():
-    """A plain address needs a scheme too."""
+    """A plain URI needs a scheme too."""
     check_uri("config://app")
     with pytest.raises(ToolDefinitionError, match="scheme"):
         check_uri("config")
 
 
 def test_templates_of_the_same_addresses_have_the_same_shape():
-    """Names make no difference to what a template matches, its operators do."""
+    """The names in a template make no difference to what it matches, but its operators do."""
     assert UriTemplate("r://{a}/{+b}{?c,d}").shape == UriTemplate("r://{x}/{y*}{?d,c}").shape
     others = ["r://{a}", "r://{+a}", "r://{a}{?b}", "r://{a}{?c}", "r://{a}/"]
     assert len({UriTemplate(each).shape for each in others}) == len(others)
 
 
 def test_a_hostile_address_takes_no_time():
-    """The time is linear in the length of the URI."""
+    """The time to match is linear in the length of the URI."""
     template = UriTemplate("r://{a}-{b}-{c}-{d}/{+e}-{f}-{g}/end")
     begun = time.process_time()
     assert template.match("r://" + "-" * 200_000 + "/" + "-" * 200_000) is None
@@ -166,7 +166,7 @@ def test_a_hostile_address_takes_no_time():
     path=st.text(alphabet="a-/", max_size=10),
 )
 def test_a_match_is_found_whenever_there_is_one(literals, wide, path):
-    """The one-way match finds what a search with every second try would find."""
+    """Matching without backtracking finds a match exactly if a regular expression does."""
     names = [f"v{number}" for number in range(len(literals))]
     template = "r:x" + "".join(
         f"{{{'+' if number == wide else ''}{name}}}{literal}"
@@ -186,7 +186,7 @@ def test_a_match_is_found_whenever_there_is_one(literals, wide, path):
 
 @given(value=st.text(min_size=1, max_size=20), path=st.lists(st.text(min_size=1, max_size=5), min_size=1))
 def test_values_come_back_as_they_were_put_in(value, path):
-    """What RFC 6570 expands, a match gives back, unless it is one of the refused."""
+    """Matching an expanded URI (RFC 6570) gives the original values, unless they are refused."""
     template = UriTemplate("r://{id}/{+path}{?q}")
     joined = "/".join(path)
     uri = f"r://{quote(value, safe='')}/{quote(joined, safe='/')}?q={quote(value, safe='')}"
@@ -198,6 +198,6 @@ def test_values_come_back_as_they_were_put_in(value, path):
 
 @pytest.mark.parametrize("value", ["\ud800", "a\ud800"])
 def test_half_characters(value):
-    """What is no character under percent signs is told, not guessed."""
+    """Percent-encoded bytes that are not UTF-8 are refused instead of guessed."""
     with pytest.raises(InvalidArguments, match="UTF-8"):
         UriTemplate("r://{id}").match("r://" + quote(value.encode("utf-8", "surrogatepass")))

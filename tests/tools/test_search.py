@@ -1,4 +1,4 @@
-"""Tools are found by the words of their definitions, in any language, whatever the texts are."""
+"""Tools are found by the words of their definitions, in any language, however odd the texts are."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_words(text, words):
     ],
 )
 def test_the_best_match_comes_first(query, best):
-    """Names count more than descriptions, whole words more than beginnings, rare words more than usual ones."""
+    """Names count more than descriptions, whole words more than beginnings, rare words more than common ones."""
     found = index(
         refundPayment="Give the money of a customer back.",
         get_forecast="The weather of the next days.",
@@ -61,12 +61,12 @@ def test_the_best_match_comes_first(query, best):
     "query", ["", "   ", ".*", "[a-z]+(", "\x00", "x" * 1_000_000, "ab " * 500_000, "'; DROP"]
 )
 def test_no_query_is_too_odd(query):
-    """What is no word finds nothing; patterns are no patterns; the length does not matter."""
+    """A query without words finds nothing, patterns have no meaning, and the length does not matter."""
     assert index(add="Add two numbers.").search(query, 5) == []
 
 
 def test_hostile_definitions_are_indexed_in_part():
-    """Megabytes of text, wrong types and ten thousand parameters cost little and break nothing."""
+    """Megabytes of text, wrong types and ten thousand parameters are indexed in part, without an error."""
     found = ToolIndex()
     found.update(
         {
@@ -89,7 +89,7 @@ def test_hostile_definitions_are_indexed_in_part():
 
 
 def test_the_index_follows_changes():
-    """What is gone is not found, what changed is found by its new words, and scores are those of a new index."""
+    """Removed tools are not found, changed ones by their new words, with the scores of a new index."""
     found = index(a="apples", b="bananas", c="cherries")
     definitions = {
         "b": {"name": "b", "description": "berries"},
@@ -107,14 +107,14 @@ def test_the_index_follows_changes():
 
 
 def test_tags_and_category_are_tags():
-    """A catalogue's category and the tags of FastMCP count as ours do."""
+    """A catalogue's category and the tags of FastMCP count like toolwire's tags."""
     meta = {"toolwire/category": "Money", "toolwire/tags": ["a", "b"], "_fastmcp": {"tags": ["b", "c"]}}
     assert tags_of({"_meta": meta}) == ["Money", "a", "b", "c"]
     assert tags_of({}) == []
 
 
 def test_a_search_hint_has_the_words_that_the_name_lacks():
-    """Short, each word once, the name's own words first."""
+    """The hint is short and has each word once, those of the name first."""
     hint = make_search_hint("stripe_createCharge", "Create a charge", None, "payments", "Charges a card.")
     assert hint == "stripe create charge payment card"
     assert len(make_search_hint("x", "word " * 5, " ".join(f"w{number}" for number in range(999)))) <= 200

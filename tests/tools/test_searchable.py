@@ -20,7 +20,7 @@ LIMIT = 30
 
 
 class Watched(ClientChannel):
-    """A client's channel that keeps what it is sent."""
+    """A channel that records the notifications to its client. `follows` says that the client reacts to changes."""
 
     def __init__(self, session=None, scope=None):
         self.session, self.request_scope = session, scope
@@ -50,7 +50,7 @@ async def find(connection, query, **more):
 
 
 async def test_what_is_found_appears_in_the_list_and_is_called_by_its_name():
-    """The list has the search and what is always shown; a find adds to it, notifies, and returns schemas."""
+    """The list has `find_tools` and what is always listed; a search adds to it, notifies, and returns schemas."""
     notices = []
     server = searchable(make_tools(1_500), always=["report_7"])
     async with connect(server, on_notification=lambda notice: notices.append(notice.method)) as client:
@@ -64,18 +64,18 @@ async def test_what_is_found_appears_in_the_list_and_is_called_by_its_name():
         assert [each.name for each in await client.list_tools()][-1] == "refundPayment"
         assert (await client.call("refundPayment", number=5)).text == "refunded 5"
         await client.call("find_tools", query="give money back", limit=1)
-        assert len(notices) == 1  # the list is the same
+        assert len(notices) == 1  # the list did not change
 
 
 async def test_a_tool_that_is_not_listed_can_be_called():
-    """A client that ignores the notification, or has no list of its own, calls what `find_tools` has told it."""
+    """A client that ignores the notification, or has no list of its own, calls what `find_tools` returned."""
     async with connect(searchable(make_tools())) as client:
         assert (await client.call("report_99", number=1)).text == "got 1"
 
 
 @pytest.mark.parametrize("arguments", [{"query": ""}, {"query": "(["}, {"query": "z" * 2_000_000}])
 async def test_a_find_without_a_match_reveals_nothing(arguments):
-    """The result says so, and the list stays as it is."""
+    """The result says that nothing was found, and the list does not change."""
     channel = Watched()
     connection = searchable(make_tools()).connect(channel)
     found = await find(connection, **arguments)
@@ -86,7 +86,7 @@ async def test_a_find_without_a_match_reveals_nothing(arguments):
 
 
 async def test_wrong_arguments_of_the_search_are_refused():
-    """As those of any tool; a limit that is too high is only the highest."""
+    """They are validated like those of any tool; a limit that is too high is lowered to the maximum."""
     connection = searchable(make_tools()).connect(Watched())
     for wrong in ({}, {"query": 5}, {"query": "a", "limit": 0}, {"query": "a", "more": 1}):
         reply = await ask(connection, "tools/call", {"name": "find_tools", "arguments": wrong})
@@ -95,7 +95,7 @@ async def test_wrong_arguments_of_the_search_are_refused():
 
 
 async def test_the_oldest_finds_give_way():
-    """The list of a client is bounded however long it searches; what is found again is new again."""
+    """The list has a maximum, beyond which the oldest finds are dropped; finding a tool again makes it new."""
     connection = searchable(make_tools(), most=3).connect(Watched())
     for number in (1, 2, 3, 1, 4):
         await find(connection, f"report_{number}", limit=1)
@@ -103,7 +103,7 @@ async def test_the_oldest_finds_give_way():
 
 
 async def test_of_one_search_the_best_are_kept():
-    """A list with room for fewer tools than were found has the best of them."""
+    """If a search finds more tools than the list may have, the best are listed."""
     server = ToolServer(
         "shop", tools=[Tool(each, "", SCHEMA, print) for each in ("tea", "tea_cup", "tea_cup_set")]
     )
@@ -114,13 +114,13 @@ async def test_of_one_search_the_best_are_kept():
 
 
 async def test_a_limit_may_be_written_with_a_point():
-    """2.0 is an integer in JSON schema."""
+    """2.0 is an integer in JSON Schema."""
     connection = searchable(make_tools()).connect(Watched())
     assert len((await find(connection, "report", limit=2.0))["tools"]) == 2
 
 
 async def test_each_client_has_a_list_of_its_own():
-    """By its session where it has one, across its connections; by its process over stdio; else by connection."""
+    """A list belongs to a session with all its connections; over stdio to the process; else to a connection."""
     server = searchable(make_tools())
 
     class Session:
@@ -145,7 +145,7 @@ async def test_each_client_has_a_list_of_its_own():
 
 
 async def test_a_client_that_follows_changes_has_its_list_before_the_result():
-    """So that its model can be offered what was found; one that does not follow is waited for only once."""
+    """The search waits until it has listed the tools again; for a client that does not list again, only once."""
     server = searchable(make_tools())
     channel = Watched()
     connection = server.connect(channel)
@@ -175,7 +175,7 @@ async def test_a_client_that_follows_changes_has_its_list_before_the_result():
 
 
 async def test_searches_at_the_same_time_wait_for_one_list():
-    """A client may request its list once for several notifications; then it is waited for again."""
+    """One list request may follow several notifications; it ends the wait of all searches."""
     channel = Watched()
     channel.follows = True
     connection = searchable(make_tools()).connect(channel)
@@ -189,7 +189,7 @@ async def test_searches_at_the_same_time_wait_for_one_list():
 
 
 async def test_clients_without_a_name_do_not_add_up():
-    """A stateless client has another scope for each request: what such ones have found is forgotten."""
+    """Stateless clients have a new scope for each request, so only the latest scopes are kept."""
     server = searchable(make_tools())
     for number in range(200):
         await find(server.connect(Watched(scope=str(number))), "refund", limit=1)
@@ -197,7 +197,7 @@ async def test_clients_without_a_name_do_not_add_up():
 
 
 async def test_the_list_follows_the_server():
-    """What is removed after it was found is no longer listed, and what changes is listed as it is now."""
+    """A found tool that is removed is no longer listed, and one that changes is listed with its new definition."""
     inner = make_tools()
     connection = searchable(inner).connect(Watched())
     await find(connection, "refund", limit=1)
@@ -213,7 +213,7 @@ async def test_the_list_follows_the_server():
 
 
 async def test_huge_definitions_do_not_fill_a_result():
-    """Descriptions are cut, and a schema that is too large is told by its arguments."""
+    """Descriptions are shortened, and instead of a schema that is too large come the names of its arguments."""
     wide = {"type": "object", "properties": {f"field_{each}": {"type": "string"} for each in range(5_000)}}
     server = ToolServer("s", tools=[Tool("needle", "\x1b[31m\x00" + "x" * 1_000_000, wide, lambda _: 1)])
     async with connect(searchable(server)) as client:
@@ -226,7 +226,7 @@ async def test_huge_definitions_do_not_fill_a_result():
 
 
 async def test_the_list_is_made_once_for_each_client():
-    """Bytes that are made for a client are given again until its list changes, and pages have a thousand."""
+    """The encoded list is reused until it changes, and a page has at most a thousand tools."""
     server = searchable(make_tools(2_500), always=["report_*"])
     connection = server.connect(Watched())
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -240,7 +240,7 @@ async def test_the_list_is_made_once_for_each_client():
 
 
 async def test_a_server_of_another_library_can_be_searched():
-    """It is listed when it is asked, since only it knows its tools."""
+    """Its tools are listed when they are needed, since only it knows them."""
     server = MCPServer("foreign")
     for number in range(30):
         server.add_tool(lambda: "dull", name=f"report_{number}", description="A report.")
@@ -254,7 +254,7 @@ async def test_a_server_of_another_library_can_be_searched():
 
 
 async def test_wrappers_go_inside():
-    """Names are changed before they are searched; the other way round they would not be those that are called."""
+    """Other wrappers must be inside, so that the search has the names that are called; outside they are refused."""
     inner = combine("all", prefix(make_tools(), "a_"), only(make_tools(), "forget"))
     async with connect(searchable(inner)) as client:
         [found] = (await client.call("find_tools", query="refund", limit=1)).structured["tools"]
@@ -265,7 +265,7 @@ async def test_wrappers_go_inside():
 
 
 async def test_a_tool_of_the_same_name(caplog):
-    """It is refused where it is known, and hidden with a warning where it comes later."""
+    """It is refused if it is known at the start, and hidden with a warning if it is added later."""
     inner = make_tools(1)
     connection = searchable(inner).connect(Watched())
     inner.add(Tool("find_tools", "Mine.", {}, lambda _: "mine"))
@@ -281,14 +281,14 @@ async def test_a_tool_of_the_same_name(caplog):
 
 @pytest.mark.parametrize("settings", [{"most": 0}, {"most": True}, {"always": "report_*"}, {"name": ""}])
 def test_wrong_settings_are_refused(settings):
-    """With the value and what is wrong with it."""
+    """The error says which setting of `searchable` is wrong."""
     with pytest.raises(ToolDefinitionError, match="searchable: "):
         searchable(make_tools(1), **settings)
 
 
 async def test_groups_show_the_tools_of_some_tags():
-    """By patterns, whatever the case; a hidden tool cannot be called either."""
-    server = make_tools(1_500)  # those of a group stand on the second page
+    """Tags are matched by patterns, ignoring case; a hidden tool cannot be called either."""
+    server = make_tools(1_500)  # those of the group are on the second page
     async with connect(group(server, "MON*")) as client:
         assert [each.name for each in await client.list_tools()] == ["refundPayment"]
     connection = group(server, "admin").connect(Watched())
@@ -304,7 +304,7 @@ async def test_groups_show_the_tools_of_some_tags():
 
 
 async def test_malformed_messages_are_left_to_the_server():
-    """They get the errors that they get without a search."""
+    """They get the same error codes as without a search."""
     plain = make_tools(1)
     both = [plain.connect(Watched()), searchable(plain).connect(Watched())]
     for message in (

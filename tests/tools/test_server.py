@@ -16,7 +16,7 @@ def make_tool(name, policy=None):
 
 
 def test_a_swap_never_hides_a_tool_that_stays():
-    """A call that arrives during the swap finds its tool, and the order is that of the list."""
+    """A call during the swap finds its tool, and the order is that of the list."""
     server = ToolServer("s", tools=[make_tool("old"), make_tool("stays"), make_tool("replaced")])
     tools, missing = server.tools, []
 
@@ -38,7 +38,7 @@ def test_a_swap_never_hides_a_tool_that_stays():
 
 @pytest.mark.parametrize("wrap", [lambda server: prefix(server, ""), lambda server: combine("all", server)])
 def test_a_wrapper_can_be_iterated_while_tools_are_added(wrap):
-    """It shows the tools that were there when the iteration began."""
+    """The iteration gives the tools that were there when it began."""
     server = ToolServer("s", tools=[make_tool("a"), make_tool("b")])
     found = []
     for name in wrap(server).tools:
@@ -48,7 +48,7 @@ def test_a_wrapper_can_be_iterated_while_tools_are_added(wrap):
 
 
 async def test_a_tool_that_is_added_while_time_limits_are_looked_for():
-    """The first connection looks at all tools, while a catalogue may still be loading them in a thread."""
+    """The first connection reads all tools' timeouts, while a catalogue may still be loading tools in a thread."""
 
     class Growing(Tool):
         @property

@@ -1,4 +1,4 @@
-"""`create_sdk_mcp_server`: what the official function takes, and what becomes of it."""
+"""`create_sdk_mcp_server`: all arguments that the official function accepts, and what they become."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ def handlers(server: Any) -> dict[str, Any]:
 
 
 def test_it_is_a_config_with_a_server_of_ours():
-    """A dict as the official one is, whose instance is a `ToolServer`."""
+    """It returns a dict like the official function, whose instance is a `ToolServer`."""
     server = create_sdk_mcp_server("calc", "2.0", [tool("a", "", {})(one)])
     assert (server["type"], server["name"]) == ("sdk", "calc")
     assert isinstance(server["instance"], ToolServer)
@@ -29,7 +29,7 @@ def test_it_is_a_config_with_a_server_of_ours():
 
 
 def test_of_two_tools_of_a_name_the_last_counts():
-    """So it is in the official SDK; a warning names both."""
+    """As in the official SDK; a warning says so."""
     with pytest.warns(
         ToolwireWarning, match="two tools are called 'a' by the CLI.*the last counts"
     ) as caught:
@@ -39,7 +39,7 @@ def test_of_two_tools_of_a_name_the_last_counts():
 
 
 def test_of_two_tools_of_a_spelling_the_first_counts():
-    """The CLI takes the first of two names that it spells the same."""
+    """Of two names that the CLI spells the same, it takes the first."""
     with pytest.warns(ToolwireWarning, match="'a b' and 'a.b': the first counts"):
         server = create_sdk_mcp_server("s", tools=[tool("a b", "", {})(one), tool("a.b", "", {})(two)])
     assert handlers(server) == {"a b": one}
@@ -54,7 +54,7 @@ def test_any_name_of_a_server_will_do(name: Any):
 
 
 def test_tools_of_the_official_class_are_taken():
-    """A tool of another class with the official fields is one of ours here, also when it is added later."""
+    """An object of another class with the official fields becomes a `Tool`, also when it is added later."""
     other = SimpleNamespace(
         name="a", description=None, input_schema={"n": int}, handler=one, annotations=None
     )
@@ -65,7 +65,7 @@ def test_tools_of_the_official_class_are_taken():
 
 
 def test_what_is_set_on_a_tool_before_it_is_served_counts():
-    """Libraries put a handler of their own, or another text, into a tool that was made already."""
+    """Libraries replace the handler, description or schema of a tool after it was made."""
     made = tool("a", "Before", {"n": int})(lambda args: "sync")
     made.handler, made.description, made.input_schema = two, "After", {"m": str}
     served = create_sdk_mcp_server("s", tools=[made])["instance"].tools["a"]

@@ -1,4 +1,4 @@
-"""Tools made of functions: what is refused, and what the error says to write instead."""
+"""Tools made of functions: what is refused, and how the error says what to write instead."""
 
 import pytest
 
@@ -18,13 +18,13 @@ from toolwire import ToolDefinitionError, ToolServer
     ],
 )
 def test_a_mistake_is_told_with_what_to_write(define, said):
-    """At the line that makes it."""
+    """The definition raises an error with the corrected code or setting."""
     with pytest.raises(ToolDefinitionError, match=said):
         define(ToolServer("s"))
 
 
 def test_a_lambda_with_a_name_is_a_tool():
-    """The name is what a model calls."""
+    """A given name replaces the one that a lambda lacks."""
     server = ToolServer("s")
     server.tool(lambda x: x, name="same")
     assert list(server.tools) == ["same"]

@@ -1,4 +1,4 @@
-"""Wrappers change names, and nothing else; they nest, and take any server."""
+"""Wrappers change only names and which tools are listed; they can be nested, and wrap any server."""
 
 import anyio
 import pytest
@@ -69,7 +69,7 @@ INITIALIZE = {
 )
 @pytest.mark.parametrize("listed", [True, False])
 async def test_names_and_calls(wrapped, shown, answer, listed):
-    """What is listed can be called by its shown name, listed before or not; the inner name cannot."""
+    """Each tool is called by its shown name, listed before or not; an unknown name is an error."""
     connection = wrapped().connect(ClientChannel())
     with anyio.fail_after(10):
         if listed:
@@ -81,14 +81,14 @@ async def test_names_and_calls(wrapped, shown, answer, listed):
 
 
 async def test_a_hidden_tool_cannot_be_called():
-    """Filtering is not only for show."""
+    """Filters also apply to calls, not only to the list."""
     connection = only(ours(), "add").connect(ClientChannel())
     assert (await call(connection, "sub"))["error"]["code"] == -32602
     await connection.aclose()
 
 
 async def test_a_foreign_server_can_be_wrapped_and_combined():
-    """A server of the `mcp` package beside ours."""
+    """A server of the `mcp` package can be prefixed, and combined with a `ToolServer`."""
     connection = combine("all", prefix(foreign(), "book_"), ours()).connect(ClientChannel())
     with anyio.fail_after(10):
         told = (await ask(connection, "initialize", INITIALIZE))["result"]
@@ -103,7 +103,7 @@ async def test_a_foreign_server_can_be_wrapped_and_combined():
 
 
 async def test_malformed_messages_get_the_same_answers():
-    """Codes are as without a wrapper."""
+    """They get the same error codes as without a wrapper."""
     for wrapped in (prefix(ours(), "x"), combine("c", ours())):
         connection = wrapped.connect(ClientChannel())
         assert (await connection.answer({"id": 1, "method": "ping"}))["error"]["code"] == -32600
@@ -113,7 +113,7 @@ async def test_malformed_messages_get_the_same_answers():
 
 
 async def test_cancel_goes_to_the_server_of_the_newest_call():
-    """Two servers behind one name, two calls with one id: the newest is cancelled, wherever it runs."""
+    """Of two calls with one id in two combined servers, the newest is cancelled."""
     release, running, cancelled = anyio.Event(), [], []
 
     def slow(name):
@@ -153,7 +153,7 @@ async def test_cancel_goes_to_the_server_of_the_newest_call():
 
 
 def test_policies_follow_the_names():
-    """A tool that must be asked about is so under its new name."""
+    """The policy of a tool applies to its new name."""
     assert prefix(ours(), "x_").cli_policies() == [{"name": "x_add", "permission_policy": "always_ask"}]
     assert without(ours(), "add").cli_policies() == []
 
@@ -167,13 +167,13 @@ def test_nothing_to_combine(bad):
 
 @pytest.mark.parametrize("mapping", [{"add": "sub"}, {"add": "x", "sub": "x"}])
 def test_two_tools_of_one_name_are_refused(mapping):
-    """When the wrapper is made, with both names."""
+    """The error is raised when the wrapper is made, and has both names."""
     with pytest.raises(ToolDefinitionError, match="two tools would be called '(sub|x)': 'add' and 'sub'"):
         rename(ours(), mapping)
 
 
 def test_names_can_change_places():
-    """What is renamed itself makes room; so does what is left out, or not there."""
+    """A name is free if its tool is renamed itself, left out, or does not exist."""
     assert list(rename(ours(), {"add": "sub", "sub": "add"}).tools) == ["sub", "add"]
     assert list(rename(without(ours(), "sub"), {"add": "sub"}).tools) == ["sub"]
     assert list(rename(ours(), {"add": "x", "other": "x"}).tools) == ["x", "sub"]
@@ -181,7 +181,7 @@ def test_names_can_change_places():
 
 @pytest.mark.parametrize("kind", ["later", "foreign", "served"])
 async def test_two_tools_of_one_name_are_not_listed(kind):
-    """A tool that was added later, or a server that has to be asked: the list is an error that names both."""
+    """If the clash only shows later (a new tool, a foreign server), `tools/list` is an error with both names."""
     with anyio.fail_after(60):
         if kind == "foreign":
             server = foreign()
@@ -226,7 +226,7 @@ async def list_pages(connection):
     ],
 )
 async def test_a_wrapped_list_has_pages_too(wrap, count):
-    """However many tools there are, a page has a thousand at most, and is encoded once."""
+    """A page has at most a thousand tools, and is encoded once."""
     connection = wrap(numbered("a", 2_500)).connect(ClientChannel())
     pages = await list_pages(connection)
     assert sum(map(len, pages)) == len({name for page in pages for name in page}) == count

@@ -1,4 +1,4 @@
-"""The libraries of `requirements-tracing.txt` are needed: runs when this folder is named (`make tracing`)."""
+"""Needs the libraries of `requirements-tracing.txt`: only runs when this folder is named (`make tracing`)."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leave the tests out unless a path inside this folder was asked for."""
+    """Leave the tests out unless a path inside this folder was named."""
     if collection_path.name not in {"test_same_spans.py", "test_suites.py"}:
         return None
     asked = [Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args]

@@ -1,7 +1,7 @@
-"""How each tracing library is set up, as its documentation says, with what it sees kept in memory.
+"""Sets up each tracing library as its documentation says, and keeps what it records in memory.
 
-A library is a class: `__init__` sets it up, `client` and `query` are what a program uses, `collect` returns the
-spans as plain data. Its own telemetry is off, and it has no key.
+Each library has a class: `__init__` sets it up, `client` and `query` are what a program uses, `collect` returns the
+spans as plain data. The library's own telemetry is off, and it has no key.
 """
 
 import importlib
@@ -10,7 +10,7 @@ import os
 
 
 class Traced:
-    """A library that patches the SDK in place: the program uses the SDK as it is."""
+    """A library that patches the SDK in place: the program uses the SDK's own client and query."""
 
     def client(self, sdk, options):
         return sdk.ClaudeSDKClient(options)
@@ -117,7 +117,7 @@ class TraceAI(OpenTelemetry):
 
 
 class LangSmith(Traced):
-    """Its runs are taken from the HTTP session of its client."""
+    """LangSmith, whose runs are taken from the HTTP session of its client."""
 
     def __init__(self, module):
         import langsmith
@@ -152,7 +152,7 @@ class LangSmith(Traced):
         session.mount("https://", Kept())
         if module == "claude_agent_sdk":
             assert integration.configure_claude_agent_sdk(project_name="tests")
-        else:  # the functions that the former is made of, with the classes of the other import
+        else:  # the functions that the one above calls, with the classes of the other import
             from langsmith.integrations.claude_agent_sdk._config import set_tracing_config
 
             sdk = importlib.import_module(module)
@@ -214,7 +214,7 @@ class Braintrust(Traced):
 
 
 class PostHog(Traced):
-    """Offers a client and a query of its own, which use those of the official name."""
+    """PostHog, with a client and a query of its own, which use the official names."""
 
     def __init__(self, module):
         from posthog import Posthog
@@ -283,7 +283,7 @@ def _span(span):
 
 
 def _metrics(data):
-    """Sums and counts of every metric: token counts are among them."""
+    """Yield sums and counts of every metric: token counts are among them."""
     for resource in data.resource_metrics if data else ():
         for scope in resource.scope_metrics:
             for metric in scope.metrics:

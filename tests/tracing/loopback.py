@@ -1,4 +1,4 @@
-"""Refuses every address but those of this machine, once it is imported (`pytest -p loopback`)."""
+"""Once imported, refuses every address but those of this machine (`pytest -p loopback`)."""
 
 import socket
 import sys

@@ -1,7 +1,7 @@
-"""Spans as lines of text that are the same for the same program, so that two runs can be compared.
+"""Writes spans as lines of text that are the same for the same program, so that two runs can be compared.
 
-Only ids, times, durations, costs and stack traces are replaced. An id keeps its identity: each becomes a number in
-the order in which ids are met.
+Only ids, times, durations, costs and stack traces are replaced. Equal ids stay equal: each becomes a number in
+the order in which ids occur.
 """
 
 import json
@@ -39,7 +39,7 @@ def describe(spans):
 
 def _describe_one(span, by_id, numbers):
     parent = span["parent"]
-    # A parent that was never finished is told apart from none.
+    # Distinguish a parent that was never finished from no parent.
     missing = " (parent unknown)" if parent and parent not in by_id else ""
     yield f"{span['name']} [{span.get('scope') or ''} {span['kind']}] {_plain(span['status'], numbers)}{missing}"
     for name, value in sorted(span["attributes"].items()):
@@ -49,7 +49,7 @@ def _describe_one(span, by_id, numbers):
 
 
 def _plain(value, numbers):
-    """A value as JSON with ids numbered and measured fields replaced."""
+    """Return a value as JSON, with ids numbered and measured fields replaced."""
     text = json.dumps(_hide_measured(value), sort_keys=True, ensure_ascii=False)
     return IDS.sub(lambda found: f"<id {numbers.setdefault(found.group(), len(numbers) + 1)}>", text)
 

@@ -1,4 +1,4 @@
-"""Test suites that tracing libraries publish in their sdists, run on the official package and in alias mode.
+"""Runs test suites that tracing libraries publish in their sdists, on the official package and in alias mode.
 
 An sdist is downloaded from the package index that pip is set up for, checked against its hash, and unpacked in
 `build/tracing-suites`. Tests that need a model or a network are not among the files that are named here.
@@ -30,7 +30,7 @@ NO_MODEL = "http://127.0.0.1:9"
 
 @dataclass(frozen=True)
 class Suite:
-    """The tests of one library, and those that fail in alias mode, with the reason."""
+    """The tests of one library, and those that fail in alias mode, each with the reason."""
 
     project: str
     version: str

@@ -1,4 +1,4 @@
-"""Under each tracing library, a program on toolwire makes the spans that it makes on the official package.
+"""With each tracing library, a program makes the same spans on toolwire as on the official package.
 
 One program (`traced_program.py`) runs as a process with the real CLI and a scripted model: on the official package,
 in alias mode, and with the changed import where the library has a function that takes the class to trace.
@@ -54,11 +54,11 @@ def run(library, mode, scenario):
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr, done.stderr  # libraries log their own failures, and go on
         model.assert_finished()
-        # The folder has another name in each run, which the CLI also writes with hyphens only.
+        # The folder has another name in each run; the CLI also writes that name with hyphens only.
         folder = environment.cwd.parent
         text = out.read_text(encoding="utf-8").replace(str(folder), "/folder")
         text = text.replace(re.sub(r"\W|_", "-", folder.name), "folder")
-    # An event with an exception names the module of its class: official names, in our own module.
+    # An event with an exception names the module of its class, which is ours for the official class names.
     return json.loads(text.replace("toolwire.errors.", "claude_agent_sdk._errors."))
 
 
@@ -94,7 +94,7 @@ def test_library_sees_the_same_in_alias_mode(library):
 
 @pytest.mark.parametrize("library", [each for each in LIBRARIES if each != "braintrust"])
 def test_library_sees_the_same_failures_in_alias_mode(library):
-    """So it is when the tool and the model fail, and with hooks of the user's.
+    """The spans are also the same when the tool and the model fail, and the user has hooks.
 
     Braintrust traces hooks inside the official client, where toolwire has nothing to patch.
     """
@@ -103,19 +103,19 @@ def test_library_sees_the_same_failures_in_alias_mode(library):
 
 @pytest.mark.parametrize("library", BY_IMPORT_CHANGE)
 def test_library_sees_the_same_with_a_changed_import(library):
-    """A library that takes the class to trace gets toolwire's, and sees what it sees of the official one."""
+    """A library that is given the class to trace records the same for toolwire's as for the official one."""
     assert_same(library, "import")
 
 
 @pytest.mark.parametrize("mode", ["official", "alias"])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_only_loopback_is_reached(library, mode):
-    """No library tries to send anything to its maker from these tests."""
+    """No library tries to send anything to its vendor from these tests."""
     assert run(library, mode, "plain")["refused"] == []
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_tokens_are_counted_once(library):
-    """Nothing of toolwire's own stands beside the spans of the library, so that a sum over spans stays right."""
+    """toolwire adds no spans of its own to those of the library, so that sums over spans stay right."""
     scopes = {span.get("scope") for span in run(library, "alias", "plain")["spans"]}
     assert "toolwire" not in scopes

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
 def test_suite_has_the_same_outcomes(suite, tmp_path, record_property, capsys):
-    """Each test that differs is explained, and each explanation is still needed."""
+    """Each test with another outcome is explained, and each explanation is still needed."""
     official = run(suite, tmp_path / "official", alias=False)
     alias = run(suite, tmp_path / "alias", alias=True)
     with capsys.disabled():

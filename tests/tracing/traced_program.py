@@ -2,9 +2,9 @@
 
 python traced_program.py LIBRARY MODULE SCENARIO OUT OPTIONS
 
-It is the same text for the official package and for toolwire. MODULE is `claude_agent_sdk`, or `toolwire` for the
-changed import. In the SCENARIO `failing` the tool and the model fail, and the program has hooks. What the library
-saw is written to OUT as JSON. No address but loopback is reached.
+It is the same program for the official package and for toolwire. MODULE is `claude_agent_sdk`, or `toolwire` for
+the changed import. In the SCENARIO `failing` the tool and the model fail, and the program has hooks. What the
+library recorded is written to OUT as JSON. Only loopback can be reached.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from libraries import LIBRARIES
 
 
 async def run(sdk, options, traced, scenario):
-    """Take the turn and the query, as the documentation of the official package shows them."""
+    """Run a turn and a query, as the documentation of the official package shows them."""
 
     @sdk.tool("add", "Add two numbers", {"a": float, "b": float})
     async def add(args):
@@ -53,12 +53,12 @@ async def run(sdk, options, traced, scenario):
 
 
 async def allow(hook_input, tool_use_id, context):
-    """Say nothing: the CLI goes on."""
+    """Decide nothing: the CLI goes on."""
     return {}
 
 
 def main() -> None:
-    """Set the library up, run the program, write what was seen."""
+    """Set the library up, run the program, and write what was recorded."""
     library, module, scenario, out, options = sys.argv[1:]
     traced = LIBRARIES[library](module)
     sdk = importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""Where the CLI is looked for, in which order, and what is said when it is nowhere."""
+"""Where the CLI is looked for, in which order, and the error when it is nowhere."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ pytestmark = not_on_windows
 
 @pytest.fixture(autouse=True)
 def empty_machine(tmp_path, monkeypatch):
-    """A home without anything in it, and a PATH of one empty folder."""
+    """Give each test a home without anything in it, and a PATH of one empty folder."""
     home, path, work = tmp_path / "home", tmp_path / "path", tmp_path / "here"
     for folder in (home, path, work):
         folder.mkdir()
@@ -40,7 +40,7 @@ def empty_machine(tmp_path, monkeypatch):
 
 
 def put(place, mode=0o755):
-    """An executable file, with the folders above it."""
+    """Create an executable file, with the folders above it, and return its path."""
     place = Path(place)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("#!/bin/sh\n")
@@ -73,7 +73,7 @@ class TestNamed:
         assert find_cli() == cli
 
     def test_an_empty_variable_names_nothing(self, tmp_path, monkeypatch):
-        """An empty value is as good as none."""
+        """An empty value counts as none."""
         monkeypatch.setenv(VARIABLE, "")
         assert find_cli() != ""
 
@@ -100,7 +100,7 @@ class TestNamed:
         assert Path(found).samefile(cli)
 
     def test_a_command_in_a_relative_folder_of_the_path(self, monkeypatch):
-        """Found there or not, what is returned does not depend on the working directory."""
+        """Whether it is found there or not, the result does not depend on the working directory."""
         put(Path.cwd() / "bin" / "claude-next")
         monkeypatch.setenv("PATH", "bin")
         try:
@@ -120,14 +120,14 @@ class TestNamed:
         assert given in str(caught.value)
 
     def test_a_variable_that_names_nothing_is_an_error(self, tmp_path, monkeypatch):
-        """A wrong variable is never passed over for another CLI."""
+        """A wrong variable is never replaced by another CLI."""
         put(tmp_path / "path" / "claude")
         monkeypatch.setenv(VARIABLE, str(tmp_path / "gone"))
         with pytest.raises(CLINotFoundError, match=f"given by the environment variable {VARIABLE}.*gone"):
             find_cli()
 
     def test_the_option_goes_before_the_variable(self, tmp_path, monkeypatch):
-        """The nearer one wins, right or wrong."""
+        """The option wins, even if it names nothing."""
         mine = put(tmp_path / "mine")
         monkeypatch.setenv(VARIABLE, put(tmp_path / "other"))
         assert find_cli(mine) == mine
@@ -135,7 +135,7 @@ class TestNamed:
             find_cli(tmp_path / "gone")
 
     def test_the_variable_goes_before_the_path(self, tmp_path, monkeypatch):
-        """What was named wins over what lies around."""
+        """The named CLI wins over one that is merely found."""
         put(tmp_path / "path" / "claude")
         monkeypatch.setenv(VARIABLE, put(tmp_path / "mine"))
         assert find_cli() == str(tmp_path / "mine")
@@ -151,7 +151,7 @@ class TestNamed:
 
 class TestPath:
     def test_the_first_on_the_path(self, tmp_path, monkeypatch):
-        """Folders are searched in order, those that are missing are passed over."""
+        """Folders are searched in order, and missing ones are skipped."""
         folders = [tmp_path / name for name in ("missing", "one", "two")]
         monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
         put(folders[2] / "claude")
@@ -171,7 +171,7 @@ class TestPath:
 
     @pytest.mark.parametrize("path", ["", ".", "bin", ":", f".{os.pathsep}bin{os.pathsep}"])
     def test_the_working_directory_is_never_searched(self, tmp_path, monkeypatch, path):
-        """A `claude` that lies in the project may be anybody's."""
+        """A `claude` in the project's folder may come from anyone."""
         for place in ("claude", "bin/claude"):
             put(Path.cwd() / place)
         cli = put(tmp_path / "home" / ".local" / "bin" / "claude")
@@ -291,7 +291,7 @@ class TestNowhere:
     @pytest.mark.process
     @needs_bare_system
     def test_the_error_names_every_place_in_order_and_what_to_do(self):
-        """All that was looked at, how to install it, and how to name it."""
+        """The error lists where it was looked for, how to install the CLI, and how to name it."""
         text = in_a_bare_python(NOWHERE)
         places = [
             "PATH",

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class OtherCLI:
-    """The scripted CLI, said to be of another version; `change(frame)` yields what it sends instead of a frame."""
+    """The scripted CLI with another version; `change(frame)` yields what it sends instead of a frame."""
 
     def __init__(self, script, version, change=lambda frame: [frame]):
         self.cli, self.version, self.change = ScriptedCLI(script), version, change
@@ -66,12 +66,12 @@ def script():
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch):
-    """Each warning is logged once in a process: here, once in a test."""
+    """Forget which warnings were logged: each comes once in a process, and here once in a test."""
     monkeypatch.setattr(_connect, "_warned", set())
 
 
 def from_the_future(frame):
-    """What a CLI of 2099 might say: messages, blocks, fields and questions that nobody knows today."""
+    """Yield what a CLI of 2099 might send: messages, blocks, fields and requests that are unknown today."""
     if frame["type"] == "assistant":
         yield {"type": "hologram", "session_id": "s", "beams": 3}
         yield {"type": "system", "subtype": "tea_is_ready", "cups": 2, "uuid": "u", "session_id": "s"}
@@ -107,7 +107,7 @@ async def test_an_unknown_newer_cli_works(caplog):
 
 
 async def test_the_same_without_unknown_messages():
-    """Those who do not ask for them get a run like any other."""
+    """Without `include_all_messages`, unknown messages are left out."""
     cli = OtherCLI(script(), "99.0.0", from_the_future)
     messages = [message async for message in query(prompt="go", options=options_for(cli))]
     assert not [each for each in messages if isinstance(each, UnknownMessage)]
@@ -130,7 +130,7 @@ async def test_the_same_without_unknown_messages():
     ],
 )
 async def test_each_version_is_told_once(version, said, caplog):
-    """However many sessions there are; and none of them fails."""
+    """Each version is warned about once, however many sessions there are, and no session fails."""
     with caplog.at_level(logging.WARNING, "toolwire"):
         for _ in range(2):
             async with ClaudeSDKClient(options_for(OtherCLI([say("hi")], version))) as client:

@@ -1,4 +1,4 @@
-"""A process that was forked from ours holds nothing of our CLIs: neither alive after us, nor from their end."""
+"""A process that was forked from ours neither keeps our CLIs alive after us, nor keeps them from being closed."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ pytestmark = [
 ]
 DEADLINE = 30
 
-# A CLI that answers initialize and prompts, ignores SIGTERM if told so, and notes that its input has ended.
+# A CLI that answers initialize and prompts, ignores SIGTERM if told to, and writes to a file when its input ends.
 CLI = f"""#!{sys.executable} -SE
 import json, os, signal, sys
 if os.environ.get("DEAF"):
@@ -91,7 +91,7 @@ print("closed", flush=True)
 
 @pytest.fixture
 def cli(tmp_path):
-    """The path of the CLI above."""
+    """Return the path of the CLI above."""
     program = tmp_path / "claude"
     program.write_text(CLI)
     program.chmod(0o755)
@@ -100,7 +100,7 @@ def cli(tmp_path):
 
 @pytest.fixture
 def start(tmp_path):
-    """Start PROGRAM; whatever it started is gone at the end."""
+    """Return a function that starts PROGRAM; whatever it started is killed at the end."""
     pids, programs = [], []
 
     def begin(*arguments, **env):
@@ -147,7 +147,7 @@ def ends(pid):
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("how", ["os.fork", "multiprocessing"])
 def test_the_cli_ends_with_a_killed_program_although_a_forked_worker_lives(start, cli, how, backend):
-    """Whatever the worker holds, it does not hold the CLI."""
+    """Whatever the worker inherited, it does not keep the CLI alive."""
     program = start(how, backend, cli)
     cli_pid, worker = start.forked(program)
     program.kill()
@@ -172,7 +172,7 @@ def test_the_real_cli_ends_too(start, tmp_path):
 
 @pytest.mark.parametrize("backend", ["asyncio", "uvloop", "trio"])
 def test_closing_is_gentle_although_a_forked_worker_lives(start, cli, backend, tmp_path):
-    """The CLI sees the end of its input, which the worker's copy kept open: it would have been killed."""
+    """The CLI sees the end of its input, although the worker inherited it: otherwise it would have been killed."""
     program = start("close", backend, cli, DEAF="1")
     _, worker = start.forked(program)
     assert program.stdout.readline() == "closed\n"
@@ -182,13 +182,13 @@ def test_closing_is_gentle_although_a_forked_worker_lives(start, cli, backend, t
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_forked_child_can_have_a_client_of_its_own(start, cli, backend):
-    """And the parent's goes on."""
+    """The child's client works, and the parent's goes on."""
     program = start("own client", backend, cli)
     assert program.stdout.read() == "hello\nhello\nclosed\n"
 
 
 def test_a_worker_of_the_server_ends_with_its_parent():
-    """`toolwire serve --workers` holds its workers by the same lifelines."""
+    """`toolwire serve --workers` uses the same lifelines for its workers."""
     code = """
 import os, subprocess, sys, time
 from toolwire._transport.lifeline import Lifeline
@@ -288,7 +288,7 @@ print(seen)
 
 @pytest.mark.parametrize("what", ["private files", "pidfd"])
 def test_a_forked_child_closes_no_descriptor_that_has_become_anothers(what, tmp_path):
-    """It is forked by another thread, just when ours has closed a descriptor and its number is in use again."""
+    """It is forked by another thread just when ours has closed a descriptor and its number is in use again."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CLOSING, what],
         env={"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},

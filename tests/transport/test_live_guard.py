@@ -1,4 +1,4 @@
-"""While the test kit is in use, no CLI is started that is not the kit's."""
+"""While the test kit is in use, no CLI other than the kit's is started."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from toolwire.testing import ClaudeEnvironment, ScriptedCLI, allow_live, say
 
 pytestmark = pytest.mark.anyio
 LIMIT = 30
-MODEL = "http://127.0.0.1:9"  # nobody is asked
+MODEL = "http://127.0.0.1:9"  # never connected to
 
 # Stands in for the real CLI that would have been started: it leaves a trace, and answers.
 LIVE = f"""#!{sys.executable} -SE
@@ -37,7 +37,7 @@ for line in sys.stdin:
 
 @pytest.fixture(autouse=True)
 def live(tmp_path, monkeypatch):
-    """What toolwire finds as the CLI; and whether it was started."""
+    """Make toolwire find a CLI that leaves a trace; return a function that tells whether it was started."""
     program = tmp_path / "claude"
     program.write_text(LIVE)
     program.chmod(0o755)
@@ -75,7 +75,7 @@ WAYS = [by_query, by_client, by_run, by_startup, by_pool]
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_options_without_the_kits_are_refused(scripted_cli, way, live):
-    """The error says what was forgotten and how to pass it; nothing was started."""
+    """The error names the kit and shows how to pass its options; nothing was started."""
     with anyio.fail_after(LIMIT), pytest.raises(LiveStartError) as caught:
         await way(ClaudeAgentOptions())
     assert "scripted_cli" in str(caught.value)
@@ -85,7 +85,7 @@ async def test_options_without_the_kits_are_refused(scripted_cli, way, live):
 
 
 async def test_no_options_at_all(scripted_model, live):
-    """The usual way to forget them."""
+    """Passing no options at all is the usual way to forget them."""
     with anyio.fail_after(LIMIT), pytest.raises(LiveStartError, match=r"scripted_model\.options_kwargs"):
         await run("hi")
     assert not live()
@@ -93,7 +93,7 @@ async def test_no_options_at_all(scripted_model, live):
 
 @pytest.mark.parametrize("fixture", ["scripted_cli", "scripted_model", "claude_env"])
 async def test_every_fixture_guards(fixture, request, live):
-    """And none does so any longer than its test: other tests in this file would fail."""
+    """None does so longer than its test: otherwise other tests in this file would fail."""
     request.getfixturevalue(fixture)
     with pytest.raises(LiveStartError, match=fixture):
         await by_client(ClaudeAgentOptions(env={"ANTHROPIC_API_KEY": "sk-mine"}))
@@ -102,7 +102,7 @@ async def test_every_fixture_guards(fixture, request, live):
 
 @pytest.mark.process
 async def test_without_a_kit_nothing_is_refused(live):
-    """The guard is only there while a kit is."""
+    """The guard is only active while a kit is."""
     assert IN_USE not in os.environ
     with anyio.fail_after(LIMIT):
         await by_run(ClaudeAgentOptions())
@@ -110,7 +110,7 @@ async def test_without_a_kit_nothing_is_refused(live):
 
 
 async def test_the_options_of_the_kit_pass(scripted_cli):
-    """Also with more in them."""
+    """Further options may be added to them."""
     scripted_cli.script(say("done"))
     with anyio.fail_after(LIMIT):
         assert (
@@ -131,7 +131,7 @@ async def test_the_environment_of_the_kit_passes(claude_env, live):
 
 
 async def test_a_transport_of_your_own_passes(scripted_model, live):
-    """Nothing is started for it."""
+    """toolwire starts nothing for it."""
     with anyio.fail_after(LIMIT):
         assert (await run("hi", transport=ScriptedCLI([say("by transport")]))).text == "by transport"
         options = ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([say("by starter")]))
@@ -141,7 +141,7 @@ async def test_a_transport_of_your_own_passes(scripted_model, live):
 
 @pytest.mark.process
 async def test_a_live_start_can_be_allowed(scripted_cli, live):
-    """For those who mean it; only inside the block."""
+    """allow_live() allows it inside its block only."""
     with anyio.fail_after(LIMIT):
         with allow_live():
             await by_pool(ClaudeAgentOptions())
@@ -180,7 +180,7 @@ async def test_a_kit_that_nobody_closed_guards_as_long_as_it_lives():
 
 @pytest.mark.process
 async def test_a_test_that_restores_the_environment_leaves_no_guard(live):
-    """Only the environment that the process was started with tells of kits above it."""
+    """A kit in a parent process is recognised only by the environment that this process was started with."""
     with ClaudeEnvironment(MODEL):
         before = dict(os.environ)
     assert IN_USE in before
@@ -222,7 +222,7 @@ except LiveStartError as error:
 
 @pytest.mark.process
 async def test_processes_that_a_test_starts_are_guarded(scripted_cli, claude_env, live):
-    """They hear of it by their environment, and pass with the environment of the kit."""
+    """They are guarded through their environment, and pass with the environment of the kit."""
 
     def say_hi(env):
         command = [sys.executable, "-c", PROGRAM]
@@ -242,7 +242,7 @@ async def test_processes_that_a_test_starts_are_guarded(scripted_cli, claude_env
 
 @pytest.fixture(scope="class")
 def kit():
-    """A kit for several tests."""
+    """Yield a kit for several tests."""
     with ClaudeEnvironment(MODEL) as environment:
         yield environment
 
@@ -250,7 +250,7 @@ def kit():
 class TestWiderScope:
     @pytest.mark.parametrize("again", [1, 2])
     def test_guards_each_of_them(self, kit, again, live):
-        """Fixtures may be of any scope."""
+        """A fixture of a wider scope guards every test in it."""
         with pytest.raises(LiveStartError):
             anyio.run(by_run, ClaudeAgentOptions())
         assert not live()

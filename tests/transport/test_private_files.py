@@ -36,7 +36,7 @@ time.sleep(600)
 
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
-    """A temporary directory for each test."""
+    """Use a temporary directory of its own for each test, and return it."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -48,7 +48,7 @@ def left(place):
 
 
 def start(place, *how):
-    """Another program that holds a private file; and the path of that file."""
+    """Start another program that holds a private file; return it and the path of that file."""
     command = [sys.executable, "-c", HOLDER, *how]
     program = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(place)}
@@ -89,7 +89,7 @@ def test_one_by_one_and_again(place):
 
 
 def test_no_descriptor_is_left():
-    """Neither after removal, nor when somebody forgets it."""
+    """None is left after removal, nor when the object is forgotten."""
     before = len([*Path("/dev/fd").iterdir()])
     for _ in range(20):
         files = PrivateFiles()
@@ -113,7 +113,7 @@ def test_files_that_nobody_removed_are_gone_with_the_program(place):
 
 
 def test_the_next_start_sweeps_what_a_killed_program_left(place):
-    """And leaves alone what a living one holds, in this process or another."""
+    """It leaves alone the files of living programs, this one included."""
     own = PrivateFiles()
     mine = Path(own.add("a", "1"))
     dead, dead_path = start(place)
@@ -134,7 +134,7 @@ def test_the_next_start_sweeps_what_a_killed_program_left(place):
 
 
 def test_a_forked_child_holds_nothing(place):
-    """Its parent killed, the files are swept although the child lives; before that it removes nothing."""
+    """When its parent is killed, a sweep removes the files although the child lives; before that they stay."""
     program, path = start(place, "fork")
     child = int(program.stdout.readline())
     with program:
@@ -149,7 +149,7 @@ def test_a_forked_child_holds_nothing(place):
 
 
 def test_a_forked_child_that_ends_leaves_the_files_to_the_parent(place):
-    """Also when it ends as Python programs do, with everything that runs at exit; it can have files of its own."""
+    """This holds also when it ends as Python programs do, with all exit handlers; it can have files of its own."""
     code = """
 import os, sys
 from pathlib import Path
@@ -197,7 +197,7 @@ def test_nothing_else_is_swept(place, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away and start a CLI as another user")
 def test_another_user_can_read_them_and_no_third_one(monkeypatch):
-    """For a CLI that runs as another user."""
+    """A CLI that runs as another user can read its files."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         place = Path(folder)
         place.chmod(0o755)

@@ -1,4 +1,4 @@
-"""One contract for both carriers of a process: what goes in comes out, and every end is an end."""
+"""One contract for the process pipes of asyncio and trio: what is written arrives, and every end is reported."""
 
 import asyncio
 import errno
@@ -46,7 +46,7 @@ while True:
 
 
 class Ear:
-    """Hears a pipe and lets a test wait for what it heard."""
+    """A listener that records what a pipe reports, and lets a test wait for it."""
 
     def __init__(self):
         self.out = bytearray()
@@ -93,7 +93,7 @@ def program(code, **more):
 
 @asynccontextmanager
 async def started(command):
-    """A running process and what is heard of it; it is gone at the end."""
+    """Start a process; yield its pipe and its listener; end it afterwards."""
     with anyio.fail_after(LIMIT):
         ear = Ear()
         pipe = process_pipe(command)
@@ -108,7 +108,7 @@ async def started(command):
 
 
 def children():
-    """The processes that this one has started, zombies included."""
+    """Return the processes that this one has started, zombies included."""
     found = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -137,7 +137,7 @@ async def settled(children_before, descriptors_before):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Short times for the steps of an end."""
+    """Shorten the timeouts of the steps of stop()."""
     monkeypatch.setattr("toolwire._transport.process.CLOSE_TIMEOUT", 0.3)
     monkeypatch.setattr("toolwire._transport.process.TERMINATE_TIMEOUT", 0.3)
 
@@ -287,7 +287,7 @@ class TestInput:
             await ear.until(lambda: b"4000000" in ear.out)
 
     async def test_drain_ends_with_the_program(self):
-        """Somebody who waits for a program to read is let go when it dies."""
+        """drain() returns when the program dies."""
         async with started(program(HEEDS_SIGTERM)) as (pipe, ear):
             await ear.until(lambda: b"ready" in ear.out)
             async with anyio.create_task_group() as group:
@@ -312,13 +312,13 @@ class TestEnds:
         ],
     )
     async def test_the_exit_code_is_told(self, code, expected):
-        """The exit code, or the signal as a negative number; no exception."""
+        """It is the exit code, or the signal as a negative number; no exception is raised."""
         async with started(program(code)) as (_, ear):
             assert await ear.end() == expected
             assert ear.ends == [(expected, None)]
 
     async def test_stop_is_gentle_first(self):
-        """A program that heeds the end of its input exits by itself."""
+        """A program that exits at the end of its input gets no signal."""
         code = "import sys; sys.stdin.read(); print('bye', flush=True); sys.exit(0)"
         async with started(program(code)) as (pipe, ear):
             await pipe.stop()
@@ -326,7 +326,7 @@ class TestEnds:
             assert bytes(ear.out) == b"bye\n"
 
     async def test_stop_lets_what_was_written_arrive(self):
-        """What was written before the stop is not thrown away."""
+        """What was written before the stop still arrives."""
         code = "import sys; print(len(sys.stdin.buffer.read()), flush=True)"
         async with started(program(code)) as (pipe, ear):
             pipe.write(b"x" * 3_000_000)
@@ -336,7 +336,7 @@ class TestEnds:
 
     @pytest.mark.usefixtures("quick")
     async def test_stop_then_asks(self):
-        """A program that does not heed the end of its input gets SIGTERM."""
+        """A program that ignores the end of its input gets SIGTERM."""
         async with started(program(HEEDS_SIGTERM)) as (pipe, ear):
             await ear.until(lambda: b"ready" in ear.out)
             await pipe.stop()
@@ -344,7 +344,7 @@ class TestEnds:
 
     @pytest.mark.usefixtures("quick")
     async def test_stop_then_kills(self):
-        """A deaf program gets SIGKILL, in bounded time."""
+        """A program that ignores SIGTERM too gets SIGKILL, in bounded time."""
         async with started(program(DEAF)) as (pipe, ear):
             await ear.until(lambda: b"ready" in ear.out)
             pipe.write(b"x" * 2_000_000)  # a full pipe must not hold up the end
@@ -353,7 +353,7 @@ class TestEnds:
             assert await ear.end() == -signal.SIGKILL
 
     async def test_how_long_stop_waits_can_be_set(self):
-        """With no time at all SIGTERM comes at once; with much, the program ends in its own time."""
+        """With a timeout of 0, SIGTERM comes at once; with a long one, the program ends in its own time."""
         slow = "import sys, time; sys.stdin.read(); time.sleep(0.5); print('written', flush=True)"
         for code, gentle, expected in ((HEEDS_SIGTERM, 0.0, -signal.SIGTERM), (slow, 3_600.0, 0)):
             with anyio.fail_after(LIMIT):
@@ -367,7 +367,7 @@ class TestEnds:
                 assert gentle == 0 or b"written" in ear.out
 
     async def test_time_since_the_end_of_input_counts(self):
-        """Who ended the input before has waited already: stop does not begin anew."""
+        """stop() counts the time since end_input() and does not begin a new wait."""
         with anyio.fail_after(LIMIT):
             ear = Ear()
             pipe = process_pipe(program(HEEDS_SIGTERM, close_timeout=3_600.0))
@@ -379,7 +379,7 @@ class TestEnds:
             assert await ear.end() == -signal.SIGTERM
 
     async def test_a_cancelled_stop_kills_at_once(self):
-        """Cancelled, there is no time left to be gentle: the program is gone when stop returns."""
+        """A cancelled stop() does not wait to be gentle: the program is gone when it returns."""
         async with started(program(DEAF)) as (pipe, ear):
             await ear.until(lambda: b"ready" in ear.out)
             with anyio.fail_after(10, shield=True), anyio.CancelScope() as scope:
@@ -404,7 +404,7 @@ class TestEnds:
             assert await ear.end() == -signal.SIGKILL
 
     async def test_a_program_that_closes_its_output_and_lives_on_for_a_while(self):
-        """The end is the end of the process, and it is told once."""
+        """The end is reported when the process ends, and once."""
         code = """
             import os, sys
             os.write(1, b"last words")
@@ -510,7 +510,7 @@ def test_the_end_of_a_forked_child_is_not_the_end_of_the_program(backend):
 
 
 def test_uvloop():
-    """The carrier for asyncio works on uvloop too."""
+    """The pipe for asyncio works on uvloop too."""
     pytest.importorskip("uvloop")
 
     async def main():
@@ -538,7 +538,7 @@ for number in range(20000):
 
 @pytest.mark.parametrize("uvloop", [False, True])
 def test_output_from_the_first_moment_on_stays_in_order(uvloop):
-    """A program that writes before we look: what asyncio has kept for us comes before what we read ourselves."""
+    """Output that asyncio has buffered before we look comes before what we read ourselves."""
     if uvloop:
         pytest.importorskip("uvloop")
 
@@ -567,7 +567,7 @@ async def test_lines_of_one_turn_go_out_together(anyio_backend, monkeypatch):
 
 
 class Spy:
-    """Notes what is written to a transport."""
+    """Records what is written to a transport."""
 
     def __init__(self, transport, written):
         self._transport = transport
@@ -595,11 +595,11 @@ class TestStart:
         async with started(command) as (_, ear):
             assert await ear.end() == 0
             text = ear.out.decode()
-        assert "['GIVEN', 'PATH']" in text  # LC_CTYPE is Python's own doing
+        assert "['GIVEN', 'PATH']" in text  # LC_CTYPE is set by Python itself
         assert str(tmp_path.resolve()) in text
 
     async def test_what_cannot_start_is_named(self, tmp_path):
-        """Each reason has its own words, and nothing is left running or open."""
+        """Each reason has its own error text, and nothing is left running or open."""
         plain = tmp_path / "plain"
         plain.write_text("#!/bin/sh\n")
         script = tmp_path / "script"
@@ -683,7 +683,7 @@ class TestStart:
 
 
 async def start_and_stop(pipe):
-    """What a session does: stop follows every start, however it went."""
+    """Start a process as a session does: stop() follows every start, however it went."""
     try:
         await pipe.open(Ear())
         await anyio.sleep_forever()
@@ -693,7 +693,7 @@ async def start_and_stop(pipe):
 
 @pytest.mark.parametrize("uvloop", [False, True])
 def test_a_listener_that_fails_does_not_close_the_pipe(uvloop):
-    """The event loop is told of it, and what comes after is heard."""
+    """The event loop's exception handler gets the error, and later output still arrives."""
     if uvloop:
         pytest.importorskip("uvloop")
 

@@ -1,4 +1,4 @@
-"""Whatever a server of another library can do, it can do behind the bridge."""
+"""Servers of other libraries (`mcp`, FastMCP) keep all their features behind a `ForeignServer`."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.slow
 @every_kind
 async def test_tools_are_listed_and_called(kind):
-    """The two requests that matter most."""
+    """`tools/list` and `tools/call` return what the server has, for each kind of server."""
     async with connected(KINDS[kind](Scene())) as connection:
         listed = await connection.answer(request(1, "tools/list"))
         called = await connection.answer(request(2, "tools/call", name="add", arguments={"a": 15, "b": 27}))
@@ -49,7 +49,7 @@ async def test_tools_are_listed_and_called(kind):
 
 @every_kind
 async def test_resources_and_templates_are_served(kind):
-    """Lists of both, and reading either."""
+    """Both can be listed and read."""
     async with connected(KINDS[kind](Scene())) as connection:
         listed = await connection.answer(request(1, "resources/list"))
         templates = await connection.answer(request(2, "resources/templates/list"))
@@ -63,7 +63,7 @@ async def test_resources_and_templates_are_served(kind):
 
 @every_kind
 async def test_prompts_and_completions_are_served(kind):
-    """A prompt is listed, filled in, and its argument completed."""
+    """A prompt is listed and rendered, and its argument completed."""
     ask = {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "Bo"}}
     async with connected(KINDS[kind](Scene())) as connection:
         listed = await connection.answer(request(1, "prompts/list"))
@@ -76,7 +76,7 @@ async def test_prompts_and_completions_are_served(kind):
 
 @every_kind
 async def test_a_log_line_reaches_the_client(kind):
-    """`notifications/message` is passed on as it is."""
+    """`notifications/message` is passed on unchanged."""
     channel = RecordingChannel()
     async with connected(KINDS[kind](Scene()), channel) as connection:
         assert text_of(await connection.answer(do(2, "log", "careful"))) == "logged"
@@ -101,7 +101,7 @@ async def test_the_log_level_is_set_where_the_server_knows_it():
 
 @every_kind
 async def test_changes_reach_the_client(kind):
-    """Notifications that the bridge has no business with are passed on."""
+    """Notifications that need no handling in between are passed on to the client."""
     channel = RecordingChannel()
     async with connected(KINDS[kind](Scene()), channel) as connection:
         await connection.answer(do(2, "changed"))
@@ -114,7 +114,7 @@ async def test_changes_reach_the_client(kind):
 
 @every_kind
 async def test_a_server_asks_its_client(kind):
-    """Elicitation, sampling, roots and ping are answered by the channel."""
+    """Requests for elicitation, sampling, roots and ping are answered by the channel."""
     said = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
     answers = {
         "elicitation/create": {"action": "accept", "content": {"name": "Bob"}},
@@ -135,7 +135,7 @@ async def test_a_server_asks_its_client(kind):
 
 @every_kind
 async def test_a_refused_question_fails_in_the_tool(kind):
-    """The channel's `RpcError` is what the tool gets, and the session goes on."""
+    """The tool gets the channel's `RpcError`, and the session goes on."""
     async with connected(KINDS[kind](Scene())) as connection:
         refused = await connection.answer(do(2, "elicit"))
         alive = await connection.answer(request(3, "ping"))
@@ -146,7 +146,7 @@ async def test_a_refused_question_fails_in_the_tool(kind):
 
 @pytest.mark.parametrize("answer", [ValueError("broken callback"), ["no", "object"], RpcError("x", None)])
 async def test_a_failing_callback_fails_in_the_tool_only(answer):
-    """Whatever the host's callback raises or returns, the server hears of it and lives on."""
+    """Whatever the host's callback raises or returns, the server gets an error response and the session goes on."""
     channel = RecordingChannel(answers={"elicitation/create": answer})
     async with connected(low_level(Scene()), channel) as connection:
         refused = await connection.answer(do(2, "elicit"))
@@ -156,7 +156,7 @@ async def test_a_failing_callback_fails_in_the_tool_only(answer):
 
 
 async def test_a_question_that_the_server_withdraws_is_cancelled():
-    """The callback does not go on asking a user for a tool that no longer waits."""
+    """When the server cancels its request to the client, the callback that answers it is cancelled too."""
     scene, cancelled = Scene(), []
 
     async def never():
@@ -177,7 +177,7 @@ async def test_a_question_that_the_server_withdraws_is_cancelled():
 
 @every_kind
 async def test_the_server_knows_what_it_may_ask(kind):
-    """The CLI declares nothing, so the channel's capabilities are added; the rest of the request is the CLI's."""
+    """The CLI declares no capabilities, so the channel's are added; the rest of `initialize` is unchanged."""
     channel = RecordingChannel({"elicitation": {"form": {}}, "roots": {}})
     async with connected(KINDS[kind](Scene()), channel) as connection:
         assert text_of(await connection.answer(do(2, "able"))) == "elicitation,roots of claude-code"
@@ -196,7 +196,7 @@ async def test_the_server_knows_what_it_may_ask(kind):
     ],
 )
 async def test_the_handshake_settles_on_a_version_that_the_cli_takes(kind, asked, given):
-    """A version with a handshake is kept, any other becomes the newest of them."""
+    """A version with a handshake is kept; any other is replaced by the newest that has one."""
     async with connected(KINDS[kind](Scene()), greeting=False) as connection:
         result = (await connection.answer(initialize(version=asked)))["result"]
     assert result["protocolVersion"] == given
@@ -206,7 +206,7 @@ async def test_the_handshake_settles_on_a_version_that_the_cli_takes(kind, asked
 
 @every_kind
 async def test_a_stateless_request_cannot_spoil_the_handshake(kind):
-    """A request of the 2026 form is refused, also as the first, and `initialize` works after it."""
+    """A request in the form of 2026-07-28 is refused even if it is the first; `initialize` still works after it."""
     meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
     async with connected(KINDS[kind](Scene()), greeting=False) as connection:
         refused = await connection.answer(request(1, "tools/list", **meta))
@@ -227,7 +227,7 @@ async def test_a_stateless_request_cannot_spoil_the_handshake(kind):
     ],
 )
 async def test_a_bad_request_is_refused_with_its_id(kind, message, code):
-    """Malformed ones by our own rules, unknown or incomplete ones by the server's."""
+    """Malformed requests are refused by our own checks, unknown or incomplete ones by the server."""
     async with connected(KINDS[kind](Scene())) as connection:
         refused = await connection.answer(message)
     assert (refused["id"], refused["error"]["code"]) == (7, code)
@@ -235,7 +235,7 @@ async def test_a_bad_request_is_refused_with_its_id(kind, message, code):
 
 
 async def test_what_no_reply_fits_is_left_to_the_carrier():
-    """No object, or an id that a reply cannot carry."""
+    """A message that is no object, or whose id no response can carry, raises `Unanswerable`."""
     async with connected(low_level(Scene()), greeting=False) as connection:
         for message in (None, [], "x", {"id": None, "method": "ping"}, {"id": True}, {"id": {}}):
             with pytest.raises(Unanswerable):
@@ -243,7 +243,7 @@ async def test_what_no_reply_fits_is_left_to_the_carrier():
 
 
 async def test_responses_and_nameless_notifications_are_acknowledged():
-    """They want no reply, and answer nothing that a server has asked."""
+    """They get no response, and a response to no request of the server is ignored."""
     async with connected(low_level(Scene())) as connection:
         for message in ({"id": 1, "result": {}}, {"id": 1, "error": {}}, {"jsonrpc": "2.0"}, {"method": 5}):
             assert await connection.answer(message) is None
@@ -253,7 +253,7 @@ async def test_responses_and_nameless_notifications_are_acknowledged():
 @pytest.mark.slow
 @every_kind
 async def test_a_failing_tool_is_the_servers_own_business(kind):
-    """Each library says it in its own way; the call is answered and the session lives."""
+    """Each library reports the failure in its own way; the call is answered and the session goes on."""
     async with connected(KINDS[kind](Scene())) as connection:
         failed = await connection.answer(do(2, "fail", "luck"))
         alive = await connection.answer(request(3, "ping"))
@@ -263,7 +263,7 @@ async def test_a_failing_tool_is_the_servers_own_business(kind):
 
 
 async def test_what_is_not_json_becomes_an_error():
-    """What a server makes up by itself may hold anything; only JSON goes out all the same."""
+    """A result or request to the client that JSON cannot hold becomes an error; such a notification is dropped."""
     server = low_level(Scene())
 
     async def odd(ctx, params):
@@ -292,14 +292,14 @@ async def test_what_is_not_json_becomes_an_error():
 
 
 class Odd:
-    """A notification with a value that JSON has no form for."""
+    """A notification with a value that JSON cannot hold."""
 
     def model_dump(self, **_):
         return {"method": "notifications/odd", "params": {"value": object()}}
 
 
 async def test_a_channel_that_fails_does_not_fail_the_tool():
-    """A notification that cannot be shown is lost, not the call."""
+    """If a notification cannot be delivered, it is lost, but the call succeeds."""
 
     class Broken(RecordingChannel):
         def notify(self, message):
@@ -310,7 +310,7 @@ async def test_a_channel_that_fails_does_not_fail_the_tool():
 
 
 async def test_a_server_of_the_official_sdk_is_served():
-    """What `create_sdk_mcp_server` of claude_agent_sdk makes is an mcp server too."""
+    """The server that claude_agent_sdk's `create_sdk_mcp_server` returns is an `mcp` server, so it works too."""
 
     @claude_agent_sdk.tool("add", "Adds", {"a": int, "b": int})
     async def add(args):
@@ -323,7 +323,7 @@ async def test_a_server_of_the_official_sdk_is_served():
 
 
 async def test_the_core_of_a_fastmcp_server_is_served():
-    """Whoever reaches into the object gets the same."""
+    """The low-level server inside a FastMCP object works like the object itself."""
     whole = fastmcp(Scene())
     async with connected(whole._mcp_server) as connection:
         called = await connection.answer(request(2, "tools/call", name="add", arguments={"a": 15, "b": 27}))
@@ -331,7 +331,7 @@ async def test_the_core_of_a_fastmcp_server_is_served():
 
 
 def one_x(module, inner=None):
-    """An object as mcp 1.x had them."""
+    """Return an object with the shape of a server of mcp 1.x."""
 
     class Server:
         def __init__(self):
@@ -365,33 +365,33 @@ def one_x(module, inner=None):
     ids=["low-level", "mcp's FastMCP", "FastMCP 2"],
 )
 def test_a_server_of_mcp_1_is_recognised(server):
-    """By its shape: what is inside the high-level one, or the object itself."""
+    """It is found by its shape: the low-level server inside a high-level one, or the object itself."""
     assert find_low_level_server(server) is getattr(server, "_mcp_server", server)
 
 
 @pytest.mark.parametrize("thing", [None, 1, "server", {}, object(), type("Odd", (), {"run": print})()])
 def test_anything_else_is_refused_with_what_is_accepted(thing):
-    """The error names the three kinds."""
+    """The error names the three kinds of server that are accepted."""
     with pytest.raises(TypeError, match=r"mcp\.server\.Server.*MCPServer.*FastMCP"):
         ForeignServer(thing)
 
 
 def test_a_class_is_refused_as_one():
-    """The most likely slip gets its own words."""
+    """Passing the class instead of an instance is the most likely mistake, so its error says just that."""
     with pytest.raises(TypeError, match="MCPServer is a class"):
         ForeignServer(type(high_level(Scene())))
 
 
 @pytest.mark.process
 def test_the_bridge_loads_no_mcp():
-    """Importing it is light; `mcp` comes with the first server of another library."""
+    """Importing `mcp.foreign.detect` loads neither `mcp` nor FastMCP."""
     code = "import sys, toolwire.mcp.foreign.detect as d; print({'mcp', 'mcp_types', 'fastmcp'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
 
 async def test_a_notification_is_not_waited_for():
-    """It is acknowledged before the server has even started."""
+    """`answer` returns without suspending, before the server has even started."""
     async with connected(low_level(Scene()), greeting=False) as connection:
         coroutine = connection.answer(note("notifications/initialized"))
         with pytest.raises(StopIteration) as ended:

@@ -1,4 +1,4 @@
-"""Calls side by side, with ids that repeat: none is crossed, lost, or left unanswered."""
+"""Concurrent calls, also with equal ids: no response is lost or goes to another call."""
 
 import anyio
 import mcp_types as types
@@ -28,7 +28,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 @every_kind
 async def test_two_open_calls_with_one_id_are_not_crossed(kind):
-    """The CLI starts counting anew after a re-initialize while old calls still run."""
+    """Each gets its own result. The CLI counts from the start after a re-initialize, while old calls still run."""
     scene = Scene()
     async with connected(KINDS[kind](scene)) as connection, anyio.create_task_group() as group:
         calls = Calls(connection, group)
@@ -43,7 +43,7 @@ async def test_two_open_calls_with_one_id_are_not_crossed(kind):
 
 @every_kind
 async def test_progress_of_equal_ids_is_not_crossed(kind):
-    """Each call's progress comes with the token that its own request had, whatever its type."""
+    """Each call's progress carries the token of its own request, with the token's type."""
     scene, channel = Scene(), RecordingChannel()
     tokens = {"first": 2, "second": 2, "third": "2", "fourth": 2.5}
     async with connected(KINDS[kind](scene), channel) as connection, anyio.create_task_group() as group:
@@ -61,7 +61,7 @@ async def test_progress_of_equal_ids_is_not_crossed(kind):
 
 
 async def test_progress_without_a_token_stays_inside():
-    """Who asked for none gets none, and no token of the inside leaks out."""
+    """A call without a progress token causes no notifications, and no internal token reaches the client."""
     scene, channel = Scene(), RecordingChannel()
     async with connected(low_level(scene), channel) as connection, anyio.create_task_group() as group:
         calls = Calls(connection, group)
@@ -76,7 +76,7 @@ async def test_progress_without_a_token_stays_inside():
 
 
 async def test_progress_after_the_reply_stays_inside():
-    """A token is good for as long as its call is open; an invented one never is."""
+    """Progress is only passed on for a token of an open call: not for an old or an invented one."""
     channel = RecordingChannel()
     server = low_level(Scene())
 
@@ -96,7 +96,7 @@ async def test_progress_after_the_reply_stays_inside():
 
 @every_kind
 async def test_cancelled_means_the_newest_call_with_that_id(kind):
-    """It is interrupted in the server and answered at once; the older one goes on."""
+    """It is cancelled in the server and answered at once; the older call goes on."""
     scene = Scene()
     async with connected(KINDS[kind](scene)) as connection, anyio.create_task_group() as group:
         calls = Calls(connection, group)
@@ -113,7 +113,7 @@ async def test_cancelled_means_the_newest_call_with_that_id(kind):
 
 
 async def test_a_tool_that_ignores_its_cancellation_is_answered_for():
-    """The client does not wait for it; what it says later is dropped."""
+    """The client gets a "cancelled" error at once; what the tool returns later is dropped."""
     scene = Scene()
     async with connected(low_level(scene)) as connection, anyio.create_task_group() as group:
         calls = Calls(connection, group)
@@ -130,7 +130,7 @@ async def test_a_tool_that_ignores_its_cancellation_is_answered_for():
     "params", [{}, {"requestId": 2}, {"requestId": True}, {"requestId": "1"}, {"requestId": [1]}]
 )
 async def test_a_cancellation_of_nothing_is_harmless(params):
-    """An id that is not open cancels nothing, least of all the call that has that id inside."""
+    """An id that is not open cancels nothing, not even a call whose internal id is the same."""
     scene = Scene()
     async with connected(low_level(scene)) as connection, anyio.create_task_group() as group:
         calls = Calls(connection, group)
@@ -145,7 +145,7 @@ async def test_a_cancellation_of_nothing_is_harmless(params):
 
 @every_kind
 async def test_a_caller_that_goes_away_cancels_the_call(kind):
-    """The server hears of it, and stops working for nobody."""
+    """If the task that waits for the response is cancelled, the tool in the server is cancelled too."""
     scene = Scene()
     async with connected(KINDS[kind](scene)) as connection, anyio.create_task_group() as group:
         calls = Calls(connection, group)
@@ -158,7 +158,7 @@ async def test_a_caller_that_goes_away_cancels_the_call(kind):
 
 @every_kind
 async def test_a_second_initialize_disturbs_nothing(kind):
-    """It gets the first one's result; calls in flight go on; the server is greeted once."""
+    """It gets the first one's result, calls in flight go on, and the server gets `initialized` only once."""
     scene = Scene()
     server = KINDS[kind](scene)
     greeted = []
@@ -189,7 +189,7 @@ async def test_a_second_initialize_disturbs_nothing(kind):
 
 @every_kind
 async def test_an_initialize_with_another_version_renegotiates_in_place(kind):
-    """The server decides, as for the first; calls in flight go on."""
+    """The server chooses the version, as for the first one; calls in flight go on."""
     scene = Scene()
     async with connected(KINDS[kind](scene)) as connection, anyio.create_task_group() as group:
         calls = Calls(connection, group)
@@ -205,7 +205,7 @@ async def test_an_initialize_with_another_version_renegotiates_in_place(kind):
 
 
 async def test_an_initialize_that_failed_is_not_remembered():
-    """The next one goes to the server again."""
+    """The next one is passed to the server again."""
     broken = initialize()
     broken["params"]["clientInfo"] = 5
     async with connected(low_level(Scene()), greeting=False) as connection:
@@ -218,7 +218,7 @@ async def test_an_initialize_that_failed_is_not_remembered():
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [low_level, high_level])
 async def test_a_thousand_calls_at_once_in_any_order(make):
-    """Each gets its own answer, with two of every id open at the same time."""
+    """Each gets its own response, although two calls with each id are open at the same time."""
     scene, replies = Scene(), {}
     async with connected(make(scene), limit=60) as connection:
 
@@ -242,7 +242,7 @@ async def test_a_thousand_calls_at_once_in_any_order(make):
 
 
 async def test_a_flood_of_notifications_lets_others_run():
-    """A tool that does nothing but report does not hold the event loop."""
+    """A tool that sends notifications without a pause does not block the event loop."""
     channel, server, stopped = RecordingChannel(), low_level(Scene()), []
 
     async def flood(ctx, params):

@@ -1,4 +1,4 @@
-"""Whatever is sent, there is exactly one of: a reply with the request's id, nothing, or `Unanswerable`."""
+"""Any message gets exactly one of: a response with the request's id, nothing, or `Unanswerable`."""
 
 import copy
 import json
@@ -50,7 +50,7 @@ JSON = st.recursive(
 
 @st.composite
 def mutated(draw):
-    """A valid message with up to three places changed."""
+    """Draw a valid message and change up to three places in it."""
     message = copy.deepcopy(draw(st.sampled_from(VALID)))
     for _ in range(draw(st.integers(0, 3))):
         place = message
@@ -65,7 +65,7 @@ def mutated(draw):
 
 
 def wants_reply(message):
-    """Whether a message is a request, by the wording of the requirement rather than by our code."""
+    """Return whether a message is a request, by the wording of the specification rather than by our code."""
     if not isinstance(message, dict) or "id" not in message:
         return False
     if "method" not in message and message.keys() & {"result", "error"}:
@@ -74,7 +74,7 @@ def wants_reply(message):
 
 
 async def check(connection, message):
-    """One message, and what it gets."""
+    """Send one message, and check that it gets a response if and only if it is a request."""
     original = copy.deepcopy(message)
     try:
         reply = await connection.answer(message)
@@ -99,7 +99,7 @@ async def check(connection, message):
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(messages=st.lists(mutated() | JSON, max_size=8), greeted=st.booleans())
 async def test_any_message_gets_one_of_three_answers(kind, messages, greeted):
-    """All at once, with or without a handshake before; and the connection still works after them."""
+    """Messages are sent all at once, with or without a handshake before; the connection still works afterwards."""
     async with connected(KINDS[kind](Scene()), greeting=greeted) as connection:
         async with anyio.create_task_group() as group:
             for message in messages:

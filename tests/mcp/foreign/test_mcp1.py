@@ -1,4 +1,4 @@
-"""Servers of `mcp` 1.x, as they are. Only run where that is installed: `make mcps`."""
+"""Servers made with `mcp` 1.x work behind a connection. Only run where 1.x is installed: `make mcps`."""
 
 from contextlib import asynccontextmanager
 
@@ -29,7 +29,7 @@ LIMIT = 60
 
 
 class Scene:
-    """A high-level server with one tool of each kind, and what its tools have seen."""
+    """A high-level server with one tool of each kind, and a record of its lifespan."""
 
     def __init__(self):
         self.seen = []
@@ -72,7 +72,7 @@ class Scene:
 
 
 class Choice(BaseModel):
-    """What is asked for."""
+    """The answer that the tool requests by elicitation."""
 
     colour: str
 
@@ -97,7 +97,7 @@ async def test_tools_are_listed_and_called_in_the_lifespan():
 
 
 async def test_calls_run_side_by_side_and_the_end_stops_them():
-    """A call that waits holds up no other; closing the connection cancels it."""
+    """A call that waits does not delay others; closing the connection cancels it."""
     scene = Scene()
     with anyio.fail_after(LIMIT):
         async with anyio.create_task_group() as calls, connect(scene.server) as client:
@@ -114,7 +114,7 @@ async def test_calls_run_side_by_side_and_the_end_stops_them():
 
 
 async def test_a_call_that_nobody_waits_for_is_cancelled():
-    """The server is told, and its tool stops."""
+    """If the caller is cancelled, the tool in the server is cancelled too."""
     scene = Scene()
     with anyio.fail_after(LIMIT):
         async with connect(scene.server) as client:
@@ -127,7 +127,7 @@ async def test_a_call_that_nobody_waits_for_is_cancelled():
 
 
 async def test_a_tool_reaches_its_client():
-    """Log lines, progress, and questions with an answer."""
+    """Log messages, progress and elicitation requests of a tool reach the client."""
     scene, notified, asked = Scene(), [], []
 
     async def answer(request):
@@ -145,7 +145,7 @@ async def test_a_tool_reaches_its_client():
 
 
 async def test_a_low_level_server_with_wrappers():
-    """Renamed and combined with tools of ours, it is used like any other; what it refuses is its own words."""
+    """It can be prefixed and combined with a `ToolServer`; its own error messages are passed on unchanged."""
     server = Server("low")
 
     @server.list_tools()
@@ -179,7 +179,7 @@ async def test_a_low_level_server_with_wrappers():
 
 @pytest.mark.parametrize("hint", ["readOnlyHint", "read_only_hint"])
 async def test_annotations_are_spelled_as_mcp_does(hint):
-    """However they were given."""
+    """Both spellings of a hint are listed in camelCase, as `mcp` spells them."""
     server = toolwire.ToolServer("s")
 
     @server.tool(annotations=toolwire.ToolAnnotations(**{hint: True, "x_more": 1}))
@@ -192,7 +192,7 @@ async def test_annotations_are_spelled_as_mcp_does(hint):
 
 
 async def test_a_lifespan_that_fails_is_the_answer():
-    """The reason of the server, not a request that never ends."""
+    """Connecting fails with the server's error instead of waiting for ever."""
 
     @asynccontextmanager
     async def broken(server):
@@ -206,7 +206,7 @@ async def test_a_lifespan_that_fails_is_the_answer():
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_fastmcp_2_and_3():
-    """With and without a lifespan of its own, which all sessions share."""
+    """They work with and without a lifespan of their own, which all sessions share."""
     fastmcp = pytest.importorskip("fastmcp.server.server", exc_type=ImportError)
     seen = []
 
@@ -231,6 +231,6 @@ async def test_fastmcp_2_and_3():
 
 @pytest.mark.parametrize("name", ["serve_stdio", "serve_http"])
 async def test_serving_needs_a_newer_one(name):
-    """Said when it is called."""
+    """The error comes when the function is called, and says which versions of `mcp` it needs."""
     with pytest.raises(toolwire.NotSupportedError, match=r"needs mcp>=2\.\d,<3, but version 1\."):
         await getattr(toolwire, name)(Scene().server)

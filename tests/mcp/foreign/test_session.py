@@ -1,4 +1,4 @@
-"""How a session behind the bridge starts and ends, by itself and by us."""
+"""How the session of a server of another library starts, stops by itself, and is closed."""
 
 import logging
 from contextlib import asynccontextmanager
@@ -37,7 +37,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 class Life:
-    """A lifespan that keeps a diary, and can be told to fail or hang."""
+    """A lifespan that records its start and stop, and fails or hangs there if it is told to."""
 
     def __init__(self, *, fails_at=(), hangs_at=()):
         self.diary = []
@@ -68,7 +68,7 @@ class Life:
 
 
 def stops(records):
-    """What was logged about servers that ended."""
+    """Return the warnings and errors that were logged about servers that stopped."""
     return [
         record for record in records if record.name == "toolwire.mcp" and record.levelno >= logging.WARNING
     ]
@@ -76,7 +76,7 @@ def stops(records):
 
 @every_kind
 async def test_nothing_runs_before_the_first_message(kind):
-    """The lifespan starts with it, and ends, in peace, with the connection."""
+    """The lifespan starts with the first message, and stops without an error when the connection is closed."""
     life = Life()
     async with connected(KINDS[kind](Scene(), lifespan=life), greeting=False) as connection:
         assert life.diary == []
@@ -87,7 +87,7 @@ async def test_nothing_runs_before_the_first_message(kind):
 
 @every_kind
 async def test_a_server_that_cannot_start_says_why(kind, caplog):
-    """Every request is answered with the exception, until a new `initialize` starts the server anew."""
+    """Every request is answered with the exception, until a new `initialize` starts the server again."""
     life = Life(fails_at=["start"])
     async with connected(KINDS[kind](Scene(), lifespan=life), greeting=False) as connection:
         refused = await connection.answer(initialize())
@@ -105,7 +105,7 @@ async def test_a_server_that_cannot_start_says_why(kind, caplog):
 
 
 async def test_a_server_that_dies_answers_what_was_open(caplog):
-    """A task of its lifespan fails in the middle of a call: the call gets the reason, with no trace of ours."""
+    """When a task of the lifespan fails during a call, the call and later ones are answered with the reason."""
     scene = Scene()
 
     @asynccontextmanager
@@ -134,7 +134,7 @@ async def test_a_server_that_dies_answers_what_was_open(caplog):
 
 
 async def test_a_tool_may_say_that_a_connection_was_closed():
-    """It is the same error as that of a dying server, and passed on when the server turns out to live."""
+    """Its error looks like that of a stopped server, but is passed on unchanged, since the server still runs."""
     server = low_level(Scene())
 
     async def gone(ctx, params):
@@ -149,7 +149,7 @@ async def test_a_tool_may_say_that_a_connection_was_closed():
 
 
 async def test_a_server_that_returns_by_itself_has_stopped():
-    """No exception is needed for that."""
+    """If `run` returns without an exception, requests are answered with an error that says so."""
     server = low_level(Scene())
 
     async def run(read_stream, write_stream, options):
@@ -163,7 +163,7 @@ async def test_a_server_that_returns_by_itself_has_stopped():
 
 @every_kind
 async def test_closing_cancels_and_answers_what_is_open(kind):
-    """The caller gets a reply, the tool its cancellation, the question of the tool too."""
+    """The tool and its request to the client are cancelled, and the callers get an error response."""
     scene = Scene()
 
     async def never():
@@ -187,7 +187,7 @@ async def test_closing_cancels_and_answers_what_is_open(kind):
 
 
 async def test_closing_gives_up_a_hung_tool(monkeypatch, caplog):
-    """It is bounded, and says so in the log; the rest goes when the tool lets go."""
+    """Closing is bounded and logs that the tool is abandoned; its task ends when the tool returns."""
     monkeypatch.setattr(bridge, "CLOSE_TIMEOUT", 0.1)
     scene = Scene()
     before = running()
@@ -212,7 +212,7 @@ async def test_closing_gives_up_a_hung_tool(monkeypatch, caplog):
 @every_kind
 @pytest.mark.parametrize("point", ["start", "stop"])
 async def test_closing_does_not_wait_for_a_hung_lifespan(kind, point, monkeypatch):
-    """A start that hangs is cancelled at once, an end that hangs after the grace."""
+    """A start that hangs is cancelled at once, a stop that hangs after the timeout."""
     monkeypatch.setattr(bridge, "CLOSE_TIMEOUT", 0.2 if point == "stop" else 1000)
     life = Life(hangs_at=[point])
     with anyio.fail_after(20):
@@ -225,7 +225,7 @@ async def test_closing_does_not_wait_for_a_hung_lifespan(kind, point, monkeypatc
             await connection.aclose()
             if point == "start":
                 assert (await calls.reply("it"))["error"]["code"] == -32800
-        # FastMCP shields the end of its lifespan: under trio it is left, like a tool that does not heed it.
+        # FastMCP shields the end of its lifespan: under trio it is abandoned like a tool that ignores cancellation.
         assert kind == "fast" or not running() - before
         life.release.set()
         while running() - before:
@@ -233,7 +233,7 @@ async def test_closing_does_not_wait_for_a_hung_lifespan(kind, point, monkeypatc
 
 
 async def test_closing_in_the_same_breath_as_the_first_message():
-    """The server has not had its first step yet, and never gets it."""
+    """A server whose task has not run yet is never started."""
     life = Life()
     async with connected(low_level(Scene(), lifespan=life), greeting=False) as connection:
         await connection.answer(note("notifications/initialized"))
@@ -242,7 +242,7 @@ async def test_closing_in_the_same_breath_as_the_first_message():
 
 
 async def test_closing_never_raises_what_the_server_raises(caplog):
-    """An error while a lifespan ends is for the log."""
+    """An error while a lifespan stops is logged instead."""
     for make in KINDS.values():
         async with connected(make(Scene(), lifespan=Life(fails_at=["stop"]))):
             pass
@@ -251,7 +251,7 @@ async def test_closing_never_raises_what_the_server_raises(caplog):
 
 
 async def test_closing_when_cancelled_is_complete_all_the_same():
-    """The lifespan ends in peace although its owner was cancelled."""
+    """The lifespan stops properly even if the task that closes the connection was cancelled."""
     life = Life()
     async with connected(low_level(Scene(), lifespan=life)) as connection:
         with anyio.CancelScope() as scope:
@@ -261,7 +261,7 @@ async def test_closing_when_cancelled_is_complete_all_the_same():
 
 
 async def test_closing_twice_at_once_is_closing_once():
-    """Both wait for the end."""
+    """The lifespan stops once, and both calls wait for that."""
     life = Life()
     async with (
         connected(low_level(Scene(), lifespan=life)) as connection,
@@ -273,7 +273,7 @@ async def test_closing_twice_at_once_is_closing_once():
 
 
 async def test_a_closed_connection_refuses():
-    """With the request's id; notifications are dropped."""
+    """Requests get an error response with their id; notifications are dropped."""
     async with connected(low_level(Scene())) as connection:
         await connection.aclose()
         refused = await connection.answer(request(4, "ping"))
@@ -286,7 +286,7 @@ async def test_a_closed_connection_refuses():
 
 @every_kind
 async def test_two_connections_of_one_server_do_not_meet(kind):
-    """Equal ids, own notifications, and one that closes leaves the other alone."""
+    """With equal ids, each gets its own notifications, and closing one leaves the other alone."""
     scene, server = Scene(), None
     channels = {"a": RecordingChannel(), "b": RecordingChannel()}
     server = KINDS[kind](scene)
@@ -306,7 +306,7 @@ async def test_two_connections_of_one_server_do_not_meet(kind):
 
 @pytest.mark.parametrize("make", [low_level, high_level])
 async def test_mcp_has_a_lifespan_for_each_session(make):
-    """As its own transports do it."""
+    """A server of `mcp` enters its lifespan for each connection, as with mcp's own transports."""
     life = Life()
     server = make(Scene(), lifespan=life)
     async with connected(server), connected(server):
@@ -315,7 +315,7 @@ async def test_mcp_has_a_lifespan_for_each_session(make):
 
 
 async def test_fastmcp_has_one_lifespan_for_all_sessions():
-    """It is up from the first to the last of them, whichever ends first."""
+    """It runs from the first session to the last, whichever ends first."""
     life = Life()
     server = fastmcp(Scene(), lifespan=life)
     with anyio.fail_after(20):
@@ -332,7 +332,7 @@ async def test_fastmcp_has_one_lifespan_for_all_sessions():
 
 
 async def test_a_fastmcp_session_waits_for_the_end_of_the_lifespan_before_it():
-    """One that comes while the last one's resources are being closed gets new ones, not those."""
+    """A session that begins while the lifespan stops waits, and then starts a new one."""
     life = Life(hangs_at=["stop"])
     server = fastmcp(Scene(), lifespan=life)
     with anyio.fail_after(20):
@@ -351,7 +351,7 @@ async def test_a_fastmcp_session_waits_for_the_end_of_the_lifespan_before_it():
 
 
 async def test_the_streams_end_for_whoever_still_uses_them():
-    """A reader gets what was queued and then the end; a writer hears that nobody listens."""
+    """A reader gets what was queued and then the end of the stream; a writer gets `ClosedResourceError`."""
     inbox, heard = Inbox(), []
     outbox = Outbox(lambda item: heard.append(item) or True)
     with anyio.fail_after(20):

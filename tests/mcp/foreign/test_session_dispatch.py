@@ -1,4 +1,6 @@
-"""The short way to a server's handlers is no other way: order, context, back-channel and end are the same."""
+"""Direct dispatch to a server's handlers keeps order, context variables, requests to the client and cancellation
+as they are with the streams of `mcp`.
+"""
 
 import math
 from contextlib import asynccontextmanager
@@ -32,14 +34,14 @@ whose = ContextVar("whose", default="nobody")
 
 
 class Roundabout(Server):
-    """A server that has a way of its own to run."""
+    """A server that overrides `run`, so that it is served through its streams instead of by direct dispatch."""
 
     async def run(self, *args, **more):
         await super().run(*args, **more)
 
 
 def asking(handler, kind=Server):
-    """A server with one request of its own, and what the handler was given."""
+    """Return a server with a handler for the method "own"."""
     server = kind("own")
     server.add_request_handler("own", types.RequestParams, handler)
     return server
@@ -47,7 +49,7 @@ def asking(handler, kind=Server):
 
 @pytest.mark.parametrize("kind", [Server, Roundabout])
 async def test_handlers_have_the_context_of_the_server(kind):
-    """What its lifespan set is there, what the caller set is not."""
+    """They see context variables that the lifespan set, not those that the caller set."""
 
     @asynccontextmanager
     async def lifespan(server):
@@ -94,7 +96,7 @@ async def test_a_request_does_not_overtake_the_handshake(kind):
 
 
 async def test_a_handler_can_see_that_it_was_cancelled():
-    """`cancel_requested` is set, whether it was looked at before or is only after."""
+    """`cancel_requested` is set, whether or not the handler read it before the cancellation."""
     seen, entered = [], anyio.Event()
 
     async def own(ctx, params):
@@ -120,7 +122,7 @@ async def test_a_handler_can_see_that_it_was_cancelled():
 
 
 async def test_the_back_channel_of_a_request_ends_with_it():
-    """Until then it carries questions and notices; afterwards the one is refused and the other dropped."""
+    """It carries requests and notifications; after the end, requests are refused and notifications dropped."""
     kept = []
 
     async def own(ctx, params):
@@ -141,7 +143,7 @@ async def test_the_back_channel_of_a_request_ends_with_it():
 
 
 async def test_a_second_way_round_still_works():
-    """A server that runs in its own way is served through its streams."""
+    """A server whose instance replaces `run` is served through its streams."""
     scene = Scene()
     server = low_level(scene)
     usual = server.run
@@ -159,7 +161,7 @@ async def test_a_second_way_round_still_works():
 
 
 async def test_what_a_handler_raises_unexpectedly_is_logged_with_its_trace(caplog):
-    """The client is told the text; the author of the handler finds the place in the log."""
+    """The client gets the text of the exception; the log has its traceback."""
 
     async def broken(_context, _params):
         raise LookupError("no such drawer")
@@ -172,7 +174,7 @@ async def test_what_a_handler_raises_unexpectedly_is_logged_with_its_trace(caplo
 
 @pytest.mark.parametrize("kind", [Server, Roundabout])
 async def test_numbers_that_json_does_not_have_are_null(kind):
-    """Infinity and NaN in a result or an error would be no JSON."""
+    """Infinity and NaN in a result or an error are sent as null, since JSON has no form for them."""
 
     async def own(ctx, params):
         if params.meta and params.meta.get("fail"):

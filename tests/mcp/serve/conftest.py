@@ -1,4 +1,4 @@
-"""For the tests of what serves MCP."""
+"""Fixtures for the tests of serving."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from shared.stdio_peer import low_level_server
 
 @pytest.fixture
 def core():
-    """A server of `mcp` with responses that JSON cannot hold, and calls that take their time."""
+    """Return a low-level server of `mcp` with results that JSON cannot hold, and slow calls."""
     return low_level_server()

@@ -1,4 +1,4 @@
-"""Who may talk to a server over HTTP."""
+"""Which HTTP requests the guard of a server accepts, by host, origin and token."""
 
 import pytest
 
@@ -10,7 +10,7 @@ TOKEN = "s3cret"  # noqa: S105
 
 
 def test_a_loopback_server_answers_its_own_names_only():
-    """A page that points its own name at 127.0.0.1 gets nowhere."""
+    """A web page whose host name resolves to 127.0.0.1 (DNS rebinding) gets status 421."""
     guard = guard_for("127.0.0.1", None)
     for host in ("127.0.0.1:8000", "localhost:8000", "[::1]:8000", "localhost", "LOCALHOST:1"):
         assert guard.refusal({"host": host}) is None, host
@@ -45,7 +45,7 @@ def test_a_loopback_server_answers_its_own_names_only():
     ],
 )
 def test_pages_are_let_in_by_origin(origin, allowed):
-    """Pages on this machine and those that were named; nobody else."""
+    """Pages of this machine and of the given origins are accepted; all others get status 403."""
     guard = guard_for("127.0.0.1", None, origins=["https://app.example.com"])
     refused = guard.refusal({"host": "127.0.0.1:8000", "origin": origin})
     assert (refused is None) == allowed
@@ -67,7 +67,7 @@ def test_pages_are_let_in_by_origin(origin, allowed):
     ],
 )
 def test_a_token_must_match(header, good):
-    """With a token set, a request needs it, whole."""
+    """If a token is set, a request without exactly that token gets status 401."""
     guard = guard_for("127.0.0.1", TOKEN)
     refused = guard.refusal({"host": "localhost", "authorization": header})
     assert (refused is None) == good
@@ -75,7 +75,7 @@ def test_a_token_must_match(header, good):
 
 
 def test_a_health_check_needs_no_token_but_still_the_right_host():
-    """What tells nothing is open, but not to pages of others."""
+    """With `open_to_all` the token is not checked, but the host still is."""
     guard = guard_for("127.0.0.1", TOKEN)
     assert guard.refusal({"host": "localhost"}, open_to_all=True) is None
     assert guard.refusal({"host": "evil.com"}, open_to_all=True) is not None
@@ -83,7 +83,7 @@ def test_a_health_check_needs_no_token_but_still_the_right_host():
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com"])  # noqa: S104
 def test_other_addresses_need_a_token(host):
-    """What other machines can reach is never open."""
+    """A server on an address that other machines can reach is never open to all."""
     with pytest.raises(UsageError, match="TOOLWIRE_TOKEN"):
         guard_for(host, None)
     guard = guard_for(host, TOKEN)
@@ -96,7 +96,7 @@ def test_other_addresses_need_a_token(host):
 
 
 def test_named_hosts_narrow_an_open_address():
-    """With names given, only they are answered."""
+    """If hosts are given, requests for any other are refused."""
     guard = guard_for("0.0.0.0", TOKEN, hosts=["tools.example.com"])  # noqa: S104
     headers = {"authorization": f"Bearer {TOKEN}"}
     assert guard.refusal({**headers, "host": "tools.example.com:80"}) is None
@@ -105,20 +105,20 @@ def test_named_hosts_narrow_an_open_address():
 
 @pytest.mark.parametrize("token", ["", "   "])
 def test_an_empty_token_is_refused(token):
-    """A variable that was set to nothing does not open the door."""
+    """A variable that is set to nothing does not turn the check off."""
     with pytest.raises(UsageError, match="empty"):
         guard_for("127.0.0.1", token)
 
 
 @pytest.mark.parametrize("token", ["gehéim", "a\nb", "a\x00b"])
 def test_a_token_that_no_header_can_carry_is_refused(token):
-    """Nobody would ever get in."""
+    """No request could ever match it."""
     with pytest.raises(UsageError, match="a header cannot carry"):
         guard_for("127.0.0.1", token)
 
 
 def test_the_newline_behind_a_token_is_no_part_of_it():
-    """Secrets come with one, from files and variables alike."""
+    """Secrets from files and variables often end with one."""
     guard = guard_for("127.0.0.1", f"{TOKEN}\n")
     assert guard.refusal({"host": "localhost", "authorization": f"Bearer {TOKEN}"}) is None
 
@@ -136,7 +136,7 @@ def test_the_newline_behind_a_token_is_no_part_of_it():
     ],
 )
 def test_hosts_are_taken_as_people_write_them(given, header):
-    """Case, a port and brackets do not matter."""
+    """Case, a port, brackets, a final dot and Unicode do not matter."""
     guard = guard_for("127.0.0.1", None, hosts=[given])
     assert guard.refusal({"host": header}) is None
     assert guard.refusal({"host": "other.example"}) is not None
@@ -146,7 +146,7 @@ def test_hosts_are_taken_as_people_write_them(given, header):
     "given", ["", "*", "*.example.com", "https://example.com", "example.com/x", "a b", "a..b"]
 )
 def test_what_is_no_host_is_refused(given):
-    """What could never match is a mistake."""
+    """A value that could never match a request must be a mistake."""
     with pytest.raises(UsageError, match="is not a host name"):
         guard_for("127.0.0.1", None, hosts=[given])
 
@@ -164,7 +164,7 @@ def test_what_is_no_host_is_refused(given):
     ],
 )
 def test_origins_are_taken_as_people_write_them(given, header):
-    """As browsers send them, in the end."""
+    """They are normalized to the form that browsers send."""
     guard = guard_for("127.0.0.1", None, origins=[given])
     assert guard.allows_origin(header)
     assert guard.origins == {header}
@@ -186,19 +186,19 @@ def test_origins_are_taken_as_people_write_them(given, header):
     ],
 )
 def test_what_is_no_origin_is_refused(given):
-    """What could never match is a mistake."""
+    """A value that could never match a request must be a mistake."""
     with pytest.raises(UsageError, match="is not an? (origin|host name)"):
         guard_for("127.0.0.1", None, origins=[given])
 
 
 def test_the_address_itself_is_taken_as_people_write_it():
-    """With brackets or in capitals, it is a name that the server is reached by."""
+    """Brackets and capitals do not matter in the address that the server listens on."""
     assert guard_for("[::1]", None).refusal({"host": "[::1]:8000"}) is None
     assert guard_for("LOCALHOST", None).refusal({"host": "localhost"}) is None
 
 
 def test_a_guard_without_hosts_or_token_lets_all_in():
-    """The dataclass itself decides nothing: `guard_for` does."""
+    """The dataclass has no rules of its own: they come from `guard_for`."""
     assert Guard(None).refusal({"host": "x"}) is None
 
 
@@ -220,14 +220,14 @@ def test_a_guard_without_hosts_or_token_lets_all_in():
     ],
 )
 def test_loopback_is_told_by_address(host, expected):
-    """All of 127/8 and ::1, and the one name."""
+    """All of 127.0.0.0/8, ::1 and "localhost" are loopback, and nothing else."""
     assert is_loopback(host) is expected
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["host", "origin", "authorization"])
 async def test_headers_that_decide_must_not_be_repeated(name):
-    """Whichever one the guard looked at, something behind it might look at the other."""
+    """The guard might check one value and the application behind it use the other."""
 
     async def app(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -253,5 +253,5 @@ async def test_headers_that_decide_must_not_be_repeated(name):
 
 
 def test_the_host_of_a_header_has_no_port():
-    """Brackets and ports come off."""
+    """`hostname` removes brackets and port, and lowercases the name."""
     assert [hostname(each) for each in ("a:1", "[::1]:2", "B", "")] == ["a", "::1", "b", ""]

@@ -13,7 +13,7 @@ CHANGED = {"method": "notifications/tools/list_changed"}
 
 
 class Client:
-    """A client that takes nothing until it is told to, and may fail then."""
+    """A client that accepts notifications only once `takes` is set, and fails then if `fails` is."""
 
     def __init__(self):
         self.takes, self.fails, self.asked, self.taken = anyio.Event(), False, 0, 0
@@ -28,7 +28,7 @@ class Client:
 
 @pytest.fixture
 def registry():
-    """Two clients of one server; the second takes everything at once."""
+    """Return a registry with two clients: `quick` accepts everything at once, `stuck` nothing yet."""
     registry = ClientRegistry()
     registry.stuck, registry.quick = Client(), Client()
     registry.quick.takes.set()
@@ -37,7 +37,7 @@ def registry():
 
 
 async def test_a_client_that_takes_nothing_holds_no_other_up(registry, monkeypatch, caplog):
-    """What waits for it is dropped after a while, and what comes later is tried again."""
+    """Its notifications are dropped after a timeout; later ones are sent to it again."""
     monkeypatch.setattr(channel, "_NOTIFY_TIMEOUT", 0.1)
     for _ in range(20):
         registry.broadcast(CHANGED)
@@ -51,7 +51,7 @@ async def test_a_client_that_takes_nothing_holds_no_other_up(registry, monkeypat
 
 
 async def test_one_that_fails_is_logged_and_the_next_is_sent(registry, caplog):
-    """The client may be about to leave, or may not."""
+    """The client keeps getting later notifications, since it may still be there."""
     registry.quick.fails = True
     registry.stuck.takes.set()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Over real connections: who may stay, who gives way, and how long anything may take."""
+"""Limits of the HTTP server over real connections: how many may stay open, which are closed first, and timeouts."""
 
 import asyncio
 import errno
@@ -22,8 +22,8 @@ from toolwire.mcp.serve.start import host_for, serve_over
 from toolwire.tools.context import Context
 
 PATIENCE = 30
-SOON = 0.4  # seconds: a limit that only those run into who are meant to
-LATER = 3.0  # seconds: one that must not hit a client in between, however busy the machine is
+SOON = 0.4  # seconds: a limit that is to be exceeded
+LATER = 3.0  # seconds: a limit that other clients must not exceed, however busy the machine is
 LONG = 600.0
 TOKEN = "a-token-of-the-test"  # noqa: S105 - of a server on loopback that ends with the test
 BIG = 48 << 20  # bytes: more than the kernel holds for a client that does not read
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the HTTP server is
 
 
 class App:
-    """A server whose tools wait, tell much and answer much."""
+    """A server whose tools wait, report progress without end, or return a lot."""
 
     def __init__(self):
         self.server = ToolServer("app")
@@ -71,7 +71,7 @@ class App:
 
 
 class Client:
-    """One connection, spoken to in bytes."""
+    """One connection to the server, which sends and receives bytes."""
 
     def __init__(self, reader, writer):
         self.reader, self.writer = reader, writer
@@ -81,7 +81,7 @@ class Client:
         await self.writer.drain()
 
     async def answer(self):
-        """The status and the body of the next answer, which is a short one."""
+        """Return the status and the body of the next response, which must be short."""
         head = await self.reader.readuntil(b"\r\n\r\n")
         status, lines = int(head.split()[1]), head.lower().split(b"\r\n")
         if b"transfer-encoding: chunked" in lines:
@@ -90,7 +90,7 @@ class Client:
         return status, await self.reader.readexactly(length)
 
     async def ask(self, token=TOKEN):
-        """One call."""
+        """Call the tool `add` and return the response."""
         await self.send(call(token=token))
         return await self.answer()
 
@@ -99,7 +99,7 @@ class Client:
         return status == 200 and json.loads(body)["result"]["content"][0]["text"] == "3"
 
     async def rest(self):
-        """Everything until the server closes the connection; a reset is an end too."""
+        """Return everything until the server closes or resets the connection."""
         found = b""
         try:
             while data := await self.reader.read(1 << 16):
@@ -110,7 +110,7 @@ class Client:
 
 
 def call(tool="add", token=TOKEN, progress=False, **arguments):
-    """A whole request, as bytes."""
+    """Return a whole request as bytes."""
     if tool == "add":
         arguments = {"a": 1, "b": 2}
     meta = {**META, "progressToken": 1} if progress else META
@@ -120,7 +120,7 @@ def call(tool="add", token=TOKEN, progress=False, **arguments):
 
 
 def head(length, tool="add", token=TOKEN):
-    """The header of a call."""
+    """Return the header of a call as bytes."""
     return (
         f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n"
         "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
@@ -130,7 +130,7 @@ def head(length, tool="add", token=TOKEN):
 
 @asynccontextmanager
 async def served(app=None, **limits):
-    """A function that opens connections to a server with these limits."""
+    """Serve the app with these limits, and give a function that opens connections to it."""
     writers = []
     with anyio.fail_after(PATIENCE), bound_socket("127.0.0.1", 0) as listening:
         address = listening.getsockname()
@@ -158,11 +158,11 @@ async def served(app=None, **limits):
                 serving.cancel_scope.cancel()
 
 
-# Time.
+# Timeouts.
 
 
 async def test_a_connection_that_says_nothing_is_closed():
-    """Without an answer: it has asked nothing."""
+    """It gets no response, since it sent no request."""
     async with served(header_timeout=SOON) as connect:
         silent = await connect()
         assert await silent.rest() == b""
@@ -171,7 +171,7 @@ async def test_a_connection_that_says_nothing_is_closed():
 @pytest.mark.slow
 @pytest.mark.parametrize("further", [False, True])
 async def test_a_header_that_trickles_in_is_cut_off(further):
-    """Each byte is in time, all together are not. Also for a further request of a connection."""
+    """The timeout is for the whole header, not for each byte of it, also for a later request on a connection."""
     async with served(header_timeout=LATER) as connect:
         client = await connect()
         if further:
@@ -198,7 +198,7 @@ async def test_a_header_that_trickles_in_is_cut_off(further):
 @pytest.mark.slow
 @pytest.mark.parametrize("further", [False, True])
 async def test_a_slow_header_is_answered_with_408(further):
-    """A client that only stops in the middle gets to read why. One that is known has no more time for it."""
+    """A client that stops in the middle of a header gets a response that says why, also in a later request."""
     async with served(header_timeout=LATER, idle_timeout=LONG) as connect:
         client = await connect()
         if further:
@@ -211,7 +211,7 @@ async def test_a_slow_header_is_answered_with_408(further):
 
 @pytest.mark.parametrize("method", [b"POST", b"GET", b"DELETE"])
 async def test_a_body_that_does_not_come_is_answered_with_408(method):
-    """The client is authorised, and still does not hold the request open for ever."""
+    """Even an authorised client cannot keep a request open for ever."""
     async with served(body_timeout=SOON) as connect:
         client = await connect()
         await client.send(head(100).replace(b"POST", method) + b"{")
@@ -222,7 +222,7 @@ async def test_a_body_that_does_not_come_is_answered_with_408(method):
 
 @pytest.mark.parametrize("authorization", [b"", b"Authorization: Bearer " + TOKEN.encode() + b"\r\n"])
 async def test_a_browser_whose_body_does_not_come_is_not_kept(authorization):
-    """It has had its page; the connection ends with the time that strangers have."""
+    """It gets the page; its connection then has the timeout of unauthorised ones, even with a token."""
     async with served(header_timeout=SOON, idle_timeout=LONG, body_timeout=LONG) as connect:
         visitor = await connect()
         await visitor.send(
@@ -236,21 +236,21 @@ async def test_a_browser_whose_body_does_not_come_is_not_kept(authorization):
 
 @pytest.mark.slow
 async def test_a_body_that_has_come_may_be_worked_on_for_longer():
-    """The time limit of the body is not that of the call."""
+    """The timeout of the body does not apply to the call."""
     app = App()
     async with served(app, body_timeout=LATER, header_timeout=LATER, idle_timeout=LATER) as connect:
         client = await connect()
         await client.send(call("wait"))
         await app.waiting.wait()
         silent = await connect()
-        assert await silent.rest() == b""  # the limits are looked at, more than once
+        assert await silent.rest() == b""  # by now the limits were checked, more than once
         app.let_go.set()
         head_ = await client.reader.readuntil(b"\r\n\r\n")
         assert head_.startswith(b"HTTP/1.1 200 ")
 
 
 async def test_an_idle_connection_has_an_end():
-    """One that was of use is kept longer than a stranger, but not for ever."""
+    """A connection that made a successful request is closed after the idle timeout."""
     async with served(idle_timeout=SOON) as connect:
         client = await connect()
         assert await client.works()
@@ -259,7 +259,7 @@ async def test_an_idle_connection_has_an_end():
 
 @pytest.mark.slow
 async def test_a_stranger_is_not_kept_as_long_as_a_client():
-    """A request that was refused does not earn a place."""
+    """A refused request does not give a connection the longer idle timeout."""
     async with served(header_timeout=LATER) as connect:
         stranger, client = await connect(), await connect()
         assert (await stranger.ask("wrong"))[0] == 401
@@ -268,11 +268,11 @@ async def test_a_stranger_is_not_kept_as_long_as_a_client():
         assert await client.works(), "the client's connection is still the same"
 
 
-# Room.
+# Number of connections.
 
 
 async def test_strangers_give_way_and_clients_do_not():
-    """The oldest stranger first. A health check, the page for browsers and a wrong token make nobody a client."""
+    """The oldest stranger is closed first; a health check, the browser page and a wrong token make no client."""
     async with served(max_connections=4, header_timeout=LONG) as connect:
         kept = [await connect(), await connect()]
         for client in kept:
@@ -289,14 +289,14 @@ async def test_strangers_give_way_and_clients_do_not():
         assert await healthy.rest() == b"", "the oldest stranger is gone"
         assert (await wrong.ask("wrong"))[0] == 401, "the other is not"
         for _ in range(50):
-            await connect()  # and says nothing
+            await connect()  # and send nothing
         assert await wrong.rest() == b""
         for client in (*kept, newer):
             assert await client.works(), "no client has lost its connection"
 
 
 async def test_a_burst_of_strangers_closes_no_client():
-    """They count as strangers from the moment they are accepted, not only once they are served."""
+    """Connections count as strangers as soon as they are accepted, not only once they are served."""
     async with served(max_connections=20, header_timeout=LONG) as connect:
         kept = [await connect(), await connect()]
         for client in kept:
@@ -308,7 +308,7 @@ async def test_a_burst_of_strangers_closes_no_client():
 
 
 async def test_among_clients_the_one_idle_for_longest_gives_way():
-    """They come back when they need it; one that waits for an answer is not idle."""
+    """Its client can connect again. A connection that waits for a response is not idle."""
     app = App()
     async with served(app, max_connections=3, header_timeout=LONG) as connect:
         busy, first, second = [await connect() for _ in range(3)]
@@ -325,7 +325,7 @@ async def test_among_clients_the_one_idle_for_longest_gives_way():
 
 
 async def test_when_all_are_busy_a_newcomer_is_refused():
-    """With an answer that says so; and once a place is free, it gets in."""
+    """It gets status 503; once a connection has ended, a new one is accepted."""
     app = App()
     async with served(app, max_connections=1, header_timeout=LONG) as connect:
         busy = await connect()
@@ -343,11 +343,11 @@ async def test_when_all_are_busy_a_newcomer_is_refused():
                 if (await again.ask())[0] == 200:
                     break
             except (ConnectionError, asyncio.IncompleteReadError):
-                pass  # the server has not seen yet that the place is free
+                pass  # the server has not noticed yet that the first connection ended
 
 
 async def test_a_limit_for_each_address():
-    """The connections of one address give way to each other."""
+    """If one address has too many connections, one of its own is closed."""
     async with served(max_per_address=2, header_timeout=LONG) as connect:
         first, second = await connect(), await connect()
         assert await first.works()
@@ -359,7 +359,7 @@ async def test_a_limit_for_each_address():
 
 @pytest.mark.slow
 async def test_what_strangers_send_does_not_fill_the_log(capfd):
-    """The same line again and again is left out after a few, and nothing of it is an error of ours."""
+    """Repeated warnings are suppressed after a few, and nothing that strangers send raises an error in our code."""
     upgrade = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
     async with served(max_connections=50) as connect:
         for sent in (b"garbage\r\n\r\n", upgrade, b"\0" * 100_000, upgrade * 1_000):
@@ -374,11 +374,11 @@ async def test_what_strangers_send_does_not_fill_the_log(capfd):
     assert not any(error in said for error in ("ProtocolError", "RuntimeError", "AttributeError"))
 
 
-# Answers that nobody reads.
+# Responses that nobody reads.
 
 
 async def test_an_answer_that_nobody_reads_is_held_for_a_limited_time():
-    """Then the connection is reset, in the middle of the answer."""
+    """Then the connection is reset in the middle of the response."""
     app = App()
     async with served(app, write_timeout=SOON) as connect:
         deaf = await connect()
@@ -389,7 +389,7 @@ async def test_an_answer_that_nobody_reads_is_held_for_a_limited_time():
 
 
 async def test_a_stream_that_nobody_reads_ends_and_its_work_is_cancelled():
-    """The tool tells and tells, the client does not listen."""
+    """The tool sends progress without end, and the client does not read it."""
     app = App()
     async with served(app, write_timeout=SOON) as connect:
         deaf = await connect()
@@ -403,7 +403,7 @@ async def test_a_stream_that_nobody_reads_ends_and_its_work_is_cancelled():
 
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_that_is_too_large_is_refused(chunked):
-    """By what it says of its length, or as soon as it is longer; the connection can be used again."""
+    """By its Content-Length, or as soon as too much has come; the connection can be used again."""
     async with served(max_body=100_000) as connect:
         client = await connect()
         body = b" " * 200_000
@@ -422,7 +422,7 @@ async def test_a_body_that_is_too_large_is_refused(chunked):
 
 
 async def test_a_body_that_says_to_be_huge_is_not_waited_for():
-    """Nothing of it has to come first."""
+    """It is refused by its Content-Length alone."""
     async with served() as connect:
         client = await connect()
         await client.send(head(10**18))
@@ -430,7 +430,7 @@ async def test_a_body_that_says_to_be_huge_is_not_waited_for():
 
 
 async def test_a_body_in_tiny_pieces_is_a_body():
-    """However it is cut."""
+    """A body in chunks of one byte is accepted."""
     async with served() as connect:
         client = await connect()
         body = call()[call().index(b"\r\n\r\n") + 4 :]
@@ -441,7 +441,7 @@ async def test_a_body_in_tiny_pieces_is_a_body():
 
 
 async def test_nobody_reads_the_large_body_of_a_stranger():
-    """It is refused by its header, and then the connection is closed instead of going on to skip the body."""
+    """The request is refused by its header, and the connection is closed instead of skipping the body."""
     async with served(header_timeout=LONG) as connect:
         stranger = await connect()
         await stranger.send(head(2_000_000, token="wrong"))  # noqa: S106
@@ -449,7 +449,7 @@ async def test_nobody_reads_the_large_body_of_a_stranger():
 
 
 async def test_the_event_loop_turns_while_a_large_read_is_looked_at():
-    """One read may bring 40,000 pieces of a body."""
+    """A large read, which may hold 40,000 pieces of a body, is handled in several turns of the event loop."""
     turns = 0
 
     async def count():
@@ -479,7 +479,7 @@ async def test_the_event_loop_turns_while_a_large_read_is_looked_at():
 
 
 async def test_a_header_has_a_limit_of_size():
-    """Also if all of it comes at once."""
+    """A header that is too large is refused even if all of it comes at once."""
     async with served(header_timeout=LONG, idle_timeout=LONG) as connect:
         client = await connect()
         with suppress(ConnectionError):
@@ -489,7 +489,7 @@ async def test_a_header_has_a_limit_of_size():
 
 
 class Pipe(asyncio.Transport):
-    """Stands for a transport whose client reads as much as the test says."""
+    """A transport that stands for a client that reads as much as the test says."""
 
     def __init__(self, wire):
         super().__init__({"socket": wire})
@@ -511,7 +511,7 @@ class Pipe(asyncio.Transport):
 
 
 async def test_a_client_that_reads_slowly_but_steadily_is_served():
-    """64 KiB in each `write_timeout` are enough, and less are not."""
+    """It must read at least 64 KiB in each `write_timeout`; with less the connection is aborted."""
     connections = Connections(HttpLimits(write_timeout=10), lambda _state: asyncio.Protocol())
     connection = Connection(connections, "", lambda _state: asyncio.Protocol())
     with socket.socket() as wire:
@@ -533,7 +533,7 @@ def _read_steadily(connection, pipe):
 
 
 async def test_a_connection_that_has_gone_is_forgotten():
-    """Also if its request is over only later: it does not count, and cannot give way."""
+    """It is no longer counted or kept in any list, even if its request ends only later."""
     connections = Connections(HttpLimits(), lambda _state: asyncio.Protocol())
     connection = Connection(connections, "", lambda _state: asyncio.Protocol())
     with socket.socket() as wire:
@@ -547,7 +547,7 @@ async def test_a_connection_that_has_gone_is_forgotten():
     assert (len(connections), connections._strangers, connections._idle) == (0, {}, {})
 
 
-# The figures.
+# Values of the limits.
 
 
 @pytest.mark.parametrize(
@@ -565,7 +565,7 @@ async def test_a_connection_that_has_gone_is_forgotten():
     ],
 )
 async def test_there_are_descriptors_to_spare(monkeypatch, caplog, descriptors, asked, most):
-    """Some are left for what tools open, also when more connections are asked for, with a word about it."""
+    """Some are kept for what tools open; if more connections are asked for than that allows, a warning says so."""
     monkeypatch.setattr(limits_module, "_descriptors", lambda: descriptors)
     assert connection_limit(HttpLimits(max_connections=asked)) == most
     assert bool(caplog.records) == (asked == 5_000)
@@ -575,6 +575,6 @@ async def test_there_are_descriptors_to_spare(monkeypatch, caplog, descriptors, 
     "wrong", [{"max_body": 0}, {"header_timeout": -1}, {"max_connections": 0}, {"session_timeout": math.inf}]
 )
 async def test_what_is_no_limit_is_refused(wrong):
-    """None would mean that there is none, 0 that nothing is allowed."""
+    """A limit must be a finite number over 0; 0 would mean that nothing is allowed, None that there is no limit."""
     with pytest.raises(UsageError, match=f"{next(iter(wrong))} must be a number greater than 0"):
         HttpLimits(**wrong)

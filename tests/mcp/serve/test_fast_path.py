@@ -1,4 +1,4 @@
-"""Requests over HTTP that are answered at once: as `mcp` would answer them, and never twice."""
+"""The fast path over HTTP: the same responses as those of `mcp`, and no call runs twice."""
 
 import json
 import socket
@@ -20,12 +20,12 @@ def is_stream(reply):
 
 
 def at_once(reply):
-    """Whether it came in one piece."""
+    """Return whether the response came in one piece instead of as an open stream."""
     return "content-length" in reply.headers
 
 
 def messages(reply):
-    """What came back, one way or the other."""
+    """Return the messages of a response, whether it is JSON or an event stream."""
     if not is_stream(reply):
         return [reply.json()]
     lines = [each.removeprefix("data: ") for each in reply.text.splitlines() if each.startswith("data: {")]
@@ -47,7 +47,7 @@ def messages(reply):
     ],
 )
 async def test_the_answer_is_that_of_mcp(version, method, params):
-    """Whoever answers, it is the same."""
+    """The fast path and `mcp` give the same response."""
     async with served(Calc(), version) as client:
         ours = [await client.post(method, params, 7) for _ in range(2)]
         theirs = await client.post(method, params, 7, accept=ANY)
@@ -59,7 +59,7 @@ async def test_the_answer_is_that_of_mcp(version, method, params):
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_what_is_there_at_once_comes_in_one_piece(version):
-    """It looks as it does from `mcp`: an event in a session, JSON without. A changed list is a new one."""
+    """It has the form that `mcp` gives it: an event in a session, else JSON. A changed list is sent anew."""
     calc = Calc()
     async with served(calc, version) as client:
         reply = await client.call("add", a=1, b=2)
@@ -73,7 +73,7 @@ async def test_what_is_there_at_once_comes_in_one_piece(version):
 
 
 class Heard(ToolServer):
-    """Notes the requests that get to it."""
+    """A server that records the methods of the requests that reach it."""
 
     def __init__(self, name="calc"):
         super().__init__(name)
@@ -94,12 +94,12 @@ class Heard(ToolServer):
 
 @cache
 def many_tools():
-    """2,500 of them, made once."""
+    """Return 2,500 tools, made once."""
     return [tool(f"t{number}", "", {})(lambda _: "one") for number in range(2_500)]
 
 
 class Wrapped:
-    """A server of many tools with something around it."""
+    """A server of many tools with a wrapper around it."""
 
     def __init__(self, wrap):
         self.inner = Heard()
@@ -121,7 +121,7 @@ class Wrapped:
     ids=["only", "without", "prefix", "rename", "combine"],
 )
 async def test_a_wrapped_server_is_as_quick(version, wrap, name):
-    """A call is one request to the server inside: nothing is listed for it. The answers are those of `mcp`."""
+    """A call is one request to the wrapped server, without listing its tools. The responses are those of `mcp`."""
     wrapped = Wrapped(wrap)
     async with served(wrapped, version) as client:
         await client.post("tools/list", {})
@@ -142,7 +142,7 @@ async def test_a_wrapped_server_is_as_quick(version, wrap, name):
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_what_a_tool_tells_comes_before_its_result(version):
-    """Then it is a stream, and the tool has run once."""
+    """Progress and result come as a stream, and the tool runs once."""
     calc = Calc()
     async with served(calc, version) as client:
         call = client.request("tools/call", {"name": "told"})
@@ -157,7 +157,7 @@ async def test_what_a_tool_tells_comes_before_its_result(version):
 
 @pytest.mark.parametrize("version", ["2025-11-25"])
 async def test_a_call_that_takes_longer_is_a_stream(version):
-    """Its client hears at once that it can come back for the answer, and may: the tool has run once."""
+    """The client gets an event id at once, with which it can fetch the result later; the tool runs once."""
     calc = Calc()
     async with served(calc, version) as client:
         async with client.http.stream("POST", **client.request("tools/call", {"name": "wait"})) as reply:
@@ -177,7 +177,7 @@ async def test_a_call_that_takes_longer_is_a_stream(version):
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_call_can_be_cancelled(late):
-    """At once, or when `mcp` has it."""
+    """While the fast path has it, or after it was handed over to `mcp`."""
     calc, replies = Calc(), []
     async with served(calc, "2025-11-25") as client, anyio.create_task_group() as calls:
 
@@ -187,7 +187,7 @@ async def test_a_call_can_be_cancelled(late):
         calls.start_soon(ask)
         await calc.begun.wait()
         if late:
-            await anyio.sleep(0.5)  # longer than an answer at once may take
+            await anyio.sleep(0.5)  # longer than the fast path keeps a call
         await client.post("notifications/cancelled", {"requestId": 9}, None)
         await calc.ended.wait()
     assert messages(replies[0])[-1]["error"] == {"code": -32800, "message": "Request cancelled"}
@@ -195,7 +195,7 @@ async def test_a_call_can_be_cancelled(late):
 
 
 async def test_a_client_without_a_session_that_leaves_ends_its_call():
-    """In 2026-07-28 to leave is to cancel."""
+    """In 2026-07-28, closing the connection cancels the request."""
     calc = Calc()
     async with served(calc, MODERN) as client:
         with anyio.move_on_after(LIMIT) as leaving:
@@ -208,7 +208,7 @@ async def test_a_client_without_a_session_that_leaves_ends_its_call():
 
 
 async def test_a_session_that_has_ended_answers_no_more():
-    """Nor does one that never was."""
+    """A session that was deleted or never existed gets status 404."""
     async with served(Calc(), "2025-11-25") as client:
         assert (await client.http.delete("/mcp", headers=client.headers)).status_code == 200
         assert (await client.call("add", a=1, b=2)).status_code == 404
@@ -218,7 +218,7 @@ async def test_a_session_that_has_ended_answers_no_more():
 
 @pytest.mark.parametrize("number", [1 << 70, "é", -1, 1.5, True, None])
 async def test_any_id_is_answered_as_mcp_does(number):
-    """Also one that nobody uses."""
+    """Also unusual and invalid ids."""
     async with served(Calc(), "2025-11-25") as client:
         replies = []
         for accept in (BOTH, ANY):
@@ -231,13 +231,13 @@ async def test_any_id_is_answered_as_mcp_does(number):
 
 
 async def test_a_version_that_is_none_is_refused():
-    """A session does not make it better."""
+    """Having a session does not change that."""
     async with served(Calc(), "2025-11-25") as client:
         client.headers["mcp-protocol-version"] = "2099-01-01"
         assert (await client.call("add", a=1, b=2)).status_code == 400
 
 
 def test_answers_do_not_wait_for_the_client_to_confirm():
-    """Of a socket that does not say that it is TCP asyncio takes no care, and each answer would take 40 ms."""
+    """asyncio sets TCP_NODELAY only if the socket says that it is TCP; otherwise each response would take 40 ms."""
     with bound_socket("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP

@@ -1,4 +1,4 @@
-"""Where what is answered at once meets the rest: sessions and their users, bodies that break off, the hand-over."""
+"""The fast path at its edges: sessions and their users, bodies that break off, the handover of a call to `mcp`."""
 
 import json
 
@@ -15,12 +15,12 @@ from toolwire.mcp.serve.fast_path import FastPath
 from toolwire.mcp.serve.http import HttpApp
 from toolwire.mcp.serve.start import host_for
 
-BODY = 1 << 20  # more is never answered at once
+BODY = 1 << 20  # a larger body never takes the fast path
 pytestmark = pytest.mark.anyio
 
 
 class Held:
-    """Holds what is not answered at once on its way to `mcp`."""
+    """A fast path that holds each call that it hands over to `mcp`, until `let_go` is set."""
 
     def __init__(self, fast_path):
         self.fast_path = fast_path
@@ -35,7 +35,7 @@ class Held:
 
 
 async def asgi(app, came, headers):
-    """The status and the body of the answer to what came."""
+    """Send the ASGI messages to the app, and return the status and the body of its response."""
     left, sent = list(came), []
 
     async def receive():
@@ -52,7 +52,7 @@ async def asgi(app, came, headers):
 
 
 async def test_a_session_is_its_users():
-    """Behind an application that knows its users nobody gets into the session of somebody else."""
+    """If the application around it identifies users, nobody can use the session of another user."""
     calc = Calc()
     inner = http_app(calc.server)
 
@@ -74,7 +74,7 @@ async def test_a_session_is_its_users():
 
 
 async def test_nothing_runs_in_a_server_that_is_not_open():
-    """It needs its lifespan, and says so to whoever runs it."""
+    """Without its lifespan the app raises an error, and the tool does not run."""
     calc = Calc()
     body, headers = call(a=1, b=2)
     transport = httpx2.ASGITransport(http_app(calc.server))
@@ -85,7 +85,7 @@ async def test_nothing_runs_in_a_server_that_is_not_open():
 
 
 async def test_a_body_that_breaks_off_is_no_request():
-    """Though what there is of it could be one."""
+    """Even if the part that came is a valid request."""
     calc = Calc()
     body, headers = call(a=1, b=2)
     came = [
@@ -100,9 +100,9 @@ async def test_a_body_that_breaks_off_is_no_request():
 
 
 async def test_a_body_may_come_in_pieces():
-    """The answer is the same, at once or not."""
+    """The response is the same on the fast path and from `mcp`."""
     calc = Calc()
-    for length in (10, 3 * BODY):  # the first is wrong: so it is too long to be answered at once
+    for length in (10, 3 * BODY):  # the first is wrong: the body is too long for the fast path
         body, headers = call(a=1, b=2)
         text = json.dumps(body).encode() + b" " * (2 * BODY)
         pieces = [text[start : start + BODY // 3] for start in range(0, len(text), BODY // 3)]
@@ -117,7 +117,7 @@ async def test_a_body_may_come_in_pieces():
 
 @pytest.mark.parametrize("how", ["cancelled", "deleted"])
 async def test_a_call_on_its_way_to_mcp_can_be_ended(how):
-    """By its client, and with its session: there it is neither here nor there."""
+    """While it is handed over, the client can still cancel it or delete its session."""
     calc = Calc()
     serving = host_for(calc.server)
     held = Held(FastPath(serving))
@@ -142,7 +142,7 @@ async def test_a_call_on_its_way_to_mcp_can_be_ended(how):
 
 
 async def test_a_call_ends_with_its_session():
-    """Also one that could still be answered at once."""
+    """Deleting the session also cancels a call that is still on the fast path."""
     calc = Calc()
     app = http_app(calc.server)
     async with client_of(app) as http, anyio.create_task_group() as calls:
@@ -161,7 +161,7 @@ async def test_a_call_ends_with_its_session():
 
 @pytest.mark.parametrize("cursor", [None, "no such"])
 async def test_a_list_is_counted_once(cursor):
-    """Also one that is left to `mcp`, because there is no such page."""
+    """Also one that the fast path leaves to `mcp`, because the cursor is unknown."""
     async with client_of(http_app(Calc().server)) as http:
         headers = await opened(http)
         params = {} if cursor is None else {"cursor": cursor}

@@ -1,4 +1,4 @@
-"""A call that `mcp` refuses has not run: the fast path begins only what `mcp` accepts."""
+"""A call that `mcp` refuses does not run: the fast path begins only calls that `mcp` accepts."""
 
 import json
 from contextlib import suppress
@@ -50,7 +50,7 @@ REFUSED = {
 
 
 def body_of(version, params, tool="add"):
-    """A call with these parameters instead of the usual ones, and its headers."""
+    """Return the body and headers of a call with these parameters merged into the usual ones."""
     body, headers = call(tool, 7, version, a=1, b=2)
     body["params"] |= params
     if version == MODERN and isinstance(params.get("_meta"), dict):
@@ -62,7 +62,7 @@ def body_of(version, params, tool="add"):
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 @pytest.mark.parametrize("params", REFUSED.values(), ids=REFUSED)
 async def test_a_call_that_is_refused_has_not_run(params, version, tool):
-    """Neither one that would be done at once, nor one that takes longer."""
+    """Neither a tool that returns at once nor one that waits."""
     calc = Calc()
     async with client_of(http_app(calc.server)) as http:
         session = {} if version == MODERN else await opened(http)
@@ -112,7 +112,7 @@ parameters = st.fixed_dictionaries(
 
 @dataclass
 class Dispatched:
-    """What `mcp` wants to know of how a request came."""
+    """The context of a request that `mcp` demands."""
 
     request_id: int = 1
     transport: Any = field(default_factory=lambda: TransportContext(kind="test", can_send_request=False))
@@ -123,7 +123,7 @@ class Dispatched:
 
 @pytest.fixture
 def recorded():
-    """The `mcp` server of an app, with handlers that only tell that they were reached."""
+    """Return the `mcp` server of an app, with handlers that only record that they were reached, and the record."""
     core, reached = host_for(ToolServer("s")).mcp_server, []
 
     async def reach(ctx, _params):
@@ -132,7 +132,7 @@ def recorded():
 
     for method in ("tools/call", "tools/list"):
         core.add_request_handler(method, core.get_request_handler(method).params_type, reach)
-    core.middleware.clear()  # they judge later rounds of a call, which the fast path never takes
+    core.middleware.clear()  # they check later rounds of a call, which the fast path never takes
     return core, reached
 
 
@@ -150,7 +150,7 @@ def recorded():
     version=MODERN, method="tools/call", params={"_meta": {**ENVELOPE, "progressToken": None}}, base=True
 )
 async def test_what_is_accepted_is_what_reaches_a_handler(recorded, version, method, params, base):
-    """For any parameters `Core.accepts` says what `mcp` itself does with them."""
+    """`LowLevelServer.accepts` is true exactly if `mcp` passes a request with these parameters to a handler."""
     core, reached = recorded
     reached.clear()
     if base and params is not None:
@@ -174,7 +174,7 @@ async def calc_over_http():
     version=st.sampled_from([HANDSHAKE, MODERN]), params=parameters.map(lambda each: {**each, "name": "add"})
 )
 async def test_both_ways_refuse_the_same_calls(calc_over_http, version, params):
-    """With any parameters: refused on one way is refused on the other, with the same error, and has not run."""
+    """With any parameters, the fast path and `mcp` give the same response, and a refused call has not run."""
     calc, http, session = calc_over_http
     body, headers = body_of(version, params)
     text = json.dumps(body).replace("NaN", "0").replace("Infinity", "0")
@@ -193,7 +193,7 @@ async def test_both_ways_refuse_the_same_calls(calc_over_http, version, params):
 
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 async def test_a_call_that_is_refused_after_all_ends_at_once(version, monkeypatch):
-    """Should `mcp` ever refuse what has begun, the tool does not run on for a client that has its answer."""
+    """Should `mcp` refuse a call that has begun, its tool is cancelled instead of running on for nobody."""
     monkeypatch.setattr("toolwire.mcp.serve.fast_path._TAKEOVER_TIMEOUT", 10_000)
     calc = Calc()
     serving = host_for(calc.server)

@@ -1,4 +1,4 @@
-"""A server made ready to be served, to the client of the `mcp` package in memory: both eras of the protocol."""
+"""A server in a `ServerHost`, used by the client of the `mcp` package in memory, in both eras of the protocol."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ FORM = {"type": "object", "properties": {"x": {"type": "string"}}}
 
 @asynccontextmanager
 async def client_of(serving, mode="legacy", **settings):
-    """A connected client, for no longer than a test may take."""
+    """Give a connected client, and fail if that takes longer than a test may."""
     with anyio.fail_after(20):
         async with Client(serving.mcp_server, mode=mode, **settings) as client:
             yield client
@@ -39,7 +39,7 @@ async def text_of(client, tool, arguments=None):
 
 
 def accepting(asked):
-    """Answers every form, and keeps what was asked."""
+    """Return a callback that accepts every form and records its message."""
 
     async def answer(_context, params):
         asked.append(params.message)
@@ -48,11 +48,11 @@ def accepting(asked):
     return answer
 
 
-# Questions of a stateless client.
+# Elicitation with a stateless client.
 
 
 async def test_questions_side_by_side_keep_their_answers():
-    """A branch that asks once more does not shift the others: no question is asked twice."""
+    """If one of two concurrent tasks elicits again, the responses still match: no question is asked twice."""
     server, asked = ToolServer("s"), []
 
     @server.tool
@@ -72,7 +72,7 @@ async def test_questions_side_by_side_keep_their_answers():
 
 
 async def test_the_same_question_in_a_loop_is_asked_each_time():
-    """Questions of the same content are told apart by their number."""
+    """Elicitations with the same content are told apart by their number."""
     server, asked = ToolServer("s"), []
 
     @server.tool
@@ -86,7 +86,7 @@ async def test_the_same_question_in_a_loop_is_asked_each_time():
 
 @pytest.mark.parametrize("threaded", [True, False])
 async def test_a_tool_that_swallows_everything_is_ended_by_its_question(threaded):
-    """The client gets the question, and the call ends, even if the tool asks again and again."""
+    """The client gets the elicitation and the call ends, even if the tool catches that and elicits again."""
     server, asked = ToolServer("s"), []
 
     @server.tool(name="stubborn")
@@ -113,7 +113,7 @@ async def test_a_tool_that_swallows_everything_is_ended_by_its_question(threaded
 
 
 async def test_a_tool_that_asked_may_tidy_up():
-    """What a tool awaits on its way out is not cancelled along with it."""
+    """What a tool awaits in its `finally` block is not cancelled when the call ends for "input required"."""
     server, tidied = ToolServer("s"), []
 
     @server.tool
@@ -145,7 +145,7 @@ async def test_a_tool_that_asked_may_tidy_up():
     ],
 )
 async def test_a_client_is_asked_only_what_it_declares(declared, mode, needed, level):
-    """A client that only opens addresses gets no form, and the other way round; `{}` means forms."""
+    """A client that declares only URLs gets no form, and the other way round; `{}` means forms."""
     capabilities = types.ClientCapabilities.model_validate(
         {} if declared is None else {"elicitation": declared}
     )
@@ -193,11 +193,11 @@ async def test_a_cancellation_after_a_request_to_the_client_is_not_swallowed():
             await call
 
 
-# Notices.
+# Notifications.
 
 
 async def test_a_notice_that_cannot_be_sent_takes_no_other_along(caplog):
-    """A bad one is told in the log; those after it go out."""
+    """A notification that cannot be sent is logged; those after it are sent."""
     sent = []
 
     class Session:
@@ -247,7 +247,7 @@ def watched_foreign_server():
 
 @pytest.mark.filterwarnings(REMOVED)
 async def test_an_unknown_resource_cannot_be_subscribed_to():
-    """It is refused as it is in process."""
+    """It is refused with the same error as in process."""
     async with client_of(host_for(watched_server())) as client:
         await client.session.subscribe_resource("config://app")
         with pytest.raises(MCPError, match="not found") as refused:
@@ -257,7 +257,7 @@ async def test_an_unknown_resource_cannot_be_subscribed_to():
 
 @pytest.mark.filterwarnings(REMOVED)
 async def test_a_server_without_resources_takes_no_subscriptions():
-    """The method is not there."""
+    """The method does not exist there."""
     async with client_of(host_for(ToolServer("bare"))) as client:
         with pytest.raises(MCPError) as refused:
             await client.session.subscribe_resource("config://app")
@@ -266,7 +266,7 @@ async def test_a_server_without_resources_takes_no_subscriptions():
 
 @pytest.mark.filterwarnings(REMOVED)
 async def test_what_cannot_be_kept_is_not_declared():
-    """A server of another library offers its resources without subscriptions, and refuses them."""
+    """A server of another library declares its resources without subscriptions, and refuses them."""
     serving = host_for(prefix(watched_foreign_server(), "w_"))
     async with client_of(serving) as client:
         assert client.server_capabilities.resources is not None
@@ -289,7 +289,7 @@ async def test_what_cannot_be_kept_is_not_declared():
     ids=["ours", "wrapped", "combined", "foreign", "wrapped foreign"],
 )
 async def test_listeners_are_promised_only_what_they_will_hear(make, hears):
-    """Updates of a resource are acknowledged where there are some to come."""
+    """Subscriptions to resources are acknowledged only if the server can send updates."""
     serving = host_for(make())
     wanted = {"tools_list_changed": True, "resource_subscriptions": ["config://app"]}
     async with serving.open(), client_of(serving, "auto") as client, client.listen(**wanted) as heard:
@@ -299,7 +299,7 @@ async def test_listeners_are_promised_only_what_they_will_hear(make, hears):
 
 @pytest.mark.filterwarnings(REMOVED)
 async def test_a_wrapped_server_tells_of_updates():
-    """Its clients subscribe to the resources of the server inside, of which the first counts."""
+    """A subscription is to the resource of the first wrapped server that has it: only its updates are sent."""
     server, other, heard, last = watched_server(), watched_server(), [], anyio.Event()
 
     async def hear(message):
@@ -317,7 +317,7 @@ async def test_a_wrapped_server_tells_of_updates():
     assert sum("resources/updated" in str(each) for each in heard) == 1
 
 
-# Who it is.
+# Name, version and sessions.
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -332,7 +332,7 @@ async def test_a_foreign_server_says_what_it_is(mode):
 
 
 async def test_a_server_that_replaces_another_says_what_it_is():
-    """Clients that come after it hear of the new one."""
+    """Clients that connect later see the name, version and instructions of the new one."""
     serving = host_for(ToolServer("old", "1.0"))
     async with serving.open():
         await serving.replace(ToolServer("new", "2.0", instructions="Mind the gap"))
@@ -343,7 +343,7 @@ async def test_a_server_that_replaces_another_says_what_it_is():
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_session_is_the_same_for_all_calls_of_a_client(mode):
-    """Of one client with a session, and another for each client; stateless ones have one for each request."""
+    """Each client has its own session; without sessions, each request has its own."""
     server, seen = ToolServer("s"), []
 
     @server.tool
@@ -389,7 +389,7 @@ def foreign(lifespan):
     ("lifespan", "said"), [(Failing, "could not start"), (Hanging, "did not start within")]
 )
 async def test_a_server_that_cannot_start_is_not_served(make, lifespan, said):
-    """`opened()` says so within the time it has, of servers of every kind."""
+    """`open()` raises an error within the start timeout, for servers of every kind."""
     serving = ServerHost(
         as_server(make(lifespan)), name="live", start_timeout=0.1 if lifespan is Hanging else 10
     )
@@ -400,7 +400,7 @@ async def test_a_server_that_cannot_start_is_not_served(make, lifespan, said):
 
 @pytest.mark.parametrize("lifespan", [Failing, Hanging])
 async def test_a_server_that_cannot_start_replaces_none(lifespan):
-    """The old one goes on, and is what clients hear of."""
+    """The old one is still served, under its own name."""
     server = ToolServer("old")
 
     @server.tool
@@ -417,20 +417,20 @@ async def test_a_server_that_cannot_start_replaces_none(lifespan):
 
 
 async def test_a_server_replaced_before_it_was_opened_is_never_started():
-    """What is opened then is the new one."""
+    """`open()` starts the new one only."""
     serving = host_for(starting(Failing))
     await serving.replace(ToolServer("new"))
     async with serving.open(), client_of(serving) as client:
         assert client.server_info.name == "new"
 
 
-# Ending.
+# Stopping.
 
 
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("kind", ["ours", "wrapped", "foreign"])
 async def test_stop_cancels_what_runs_and_refuses_what_comes(kind, mode):
-    """Each call gets an error that says why, and none runs on after that."""
+    """Each call gets an error that says why, and no tool runs on."""
     server = MCPServer("s") if kind == "foreign" else ToolServer("s")
     begun, told = anyio.Event(), []
 

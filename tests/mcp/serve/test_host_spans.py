@@ -1,4 +1,4 @@
-"""Spans of served requests: made by `mcp`, and only where they were asked for."""
+"""Spans of served requests: `mcp` makes them, and only if they are turned on."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from toolwire._support.tracing import VARIABLE
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 @pytest.mark.parametrize("asked", [True, False])
 async def test_a_call_over_http_has_a_span_if_that_was_asked_for(version, asked, monkeypatch):
-    """Neither on the fast path nor on that of `mcp` is there one for a program that merely has a provider."""
+    """A tracer provider alone causes no spans, neither on the fast path nor in `mcp`."""
     monkeypatch.setenv(VARIABLE, "1" if asked else "0")
     exporter().clear()
     async with served(Calc(), version) as client:
@@ -24,7 +24,7 @@ async def test_a_call_over_http_has_a_span_if_that_was_asked_for(version, asked,
 
 
 def test_a_server_for_other_code_follows_the_same_rule(monkeypatch):
-    """What `as_mcp_server` returns has the middleware that makes spans, or has not."""
+    """What `as_mcp_server` returns has the middleware that makes spans only if they are turned on."""
     for asked in ("1", "0"):
         monkeypatch.setenv(VARIABLE, asked)
         kinds = {type(each).__name__ for each in as_mcp_server(Calc().server).middleware}

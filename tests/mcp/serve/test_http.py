@@ -1,4 +1,4 @@
-"""The carrier of HTTP: what it does with answers that cannot be written, and at the end."""
+"""The HTTP transport: responses that cannot be encoded, shutdown, and the address to listen on."""
 
 import json
 import os
@@ -21,12 +21,12 @@ from toolwire.mcp.serve.start import host_for, serve_over
 pytestmark = pytest.mark.asyncio_only  # the HTTP server is asyncio's
 
 LIMIT = 30
-BAD = "\ud800"  # half of a character: no UTF-8 can hold it
+BAD = "\ud800"  # half of a surrogate pair: UTF-8 cannot encode it
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
 
 def asking(method, params=None, request_id=1):
-    """The headers and body of a request of MCP 2026-07-28."""
+    """Return the headers and body of a request of MCP 2026-07-28."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
@@ -42,7 +42,7 @@ def asking(method, params=None, request_id=1):
 @pytest.mark.anyio
 @pytest.mark.parametrize("sessions", [True, False])
 async def test_an_answer_that_cannot_be_written_is_an_error(sessions):
-    """A client of the older versions would wait for it on a stream that is dead."""
+    """Otherwise a client of the older versions would wait for it on a stream that has ended."""
     core = Server("core")
 
     async def bad(_ctx, _params):
@@ -79,7 +79,7 @@ async def test_an_answer_that_cannot_be_written_is_an_error(sessions):
 @pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_end_takes_no_new_work(capfd):
-    """After a signal what runs is answered, what comes is refused, and a client that is slow gets a plain word."""
+    """After a signal, running calls are answered, new ones refused, and a slow client gets status 503."""
     server = ToolServer("app")
     waiting, let_go = anyio.Event(), anyio.Event()
 
@@ -113,7 +113,7 @@ async def test_the_end_takes_no_new_work(capfd):
                 assert (await client.get("/healthz")).status_code == 200
                 os.kill(os.getpid(), signal.SIGTERM)
                 while (health := await client.get("/healthz")).status_code == 200:
-                    pass  # the signal takes its way
+                    pass  # until the signal has arrived
                 assert (health.status_code, health.json()["status"]) == (503, "closing")
                 refused = await client.post("/mcp", **call)
                 assert (refused.status_code, refused.json()["error"]["code"]) == (503, -32000)
@@ -137,13 +137,13 @@ async def test_the_end_takes_no_new_work(capfd):
     ],
 )
 def test_an_address_that_cannot_be_had_is_named_in_words(host, said):
-    """What the system says of it, and no advice that would not help."""
+    """The error has the reason that the system gives, and no useless advice."""
     with pytest.raises(UsageError, match=said):
         bound_socket(host, 0)
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
 def test_an_ipv6_address_may_have_its_brackets():
-    """That is how people write it."""
+    """They are removed before the address is used."""
     with bound_socket("[::1]", 0) as listening:
         assert listening.getsockname()[0] == "::1"

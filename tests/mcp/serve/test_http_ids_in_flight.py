@@ -1,4 +1,4 @@
-"""Two requests in flight with one id in one session: the second is refused, the first does not notice."""
+"""Two requests in flight with one id in one session: the second is refused, the first is not affected."""
 
 import json
 
@@ -36,7 +36,7 @@ over_http = pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the HTTP se
 )
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "ping", "resources/read"])
 async def test_the_second_is_refused(method, first, second, handed_over):
-    """Whatever it asks for. `mcp` takes a number and its text for one id."""
+    """With any method, on the fast path or not. `mcp` takes a number and its text for the same id."""
     waiting, replies = Waiting(), []
     async with client_of(http_app(waiting.server)) as http:
         headers = await opened(http)
@@ -65,7 +65,7 @@ async def test_the_second_is_refused(method, first, second, handed_over):
 
 @over_http
 async def test_the_first_is_told_in_mcps_stream_that_it_goes_on():
-    """Over real HTTP, with a stream that `mcp` keeps open: the answer comes on it."""
+    """Over real HTTP, with a stream that `mcp` keeps open, the first call's response still comes on that stream."""
     waiting, replies = Waiting(), []
     async with served(waiting, HANDSHAKE) as client, anyio.create_task_group() as calls:
 
@@ -82,14 +82,14 @@ async def test_the_first_is_told_in_mcps_stream_that_it_goes_on():
 
 @over_http
 async def test_an_id_is_in_use_while_its_work_goes_on():
-    """Though the connection of its client broke: in a session the call runs on, and can be asked for again."""
+    """If the client's connection breaks, the call of a session runs on, and its id stays in use until it ends."""
     waiting = Waiting()
     async with served(waiting, HANDSHAKE) as client:
         with anyio.move_on_after(LIMIT):
             async with client.http.stream(
                 "POST", **client.request("tools/call", {"name": "wait"}, 5)
             ) as reply:
-                assert reply.status_code == 200  # the stream is open, and is left now
+                assert reply.status_code == 200  # the stream is open, and is closed now
         await waiting.has_begun()
         assert (await client.call("echo", 5, text="x")).status_code == 400
         waiting.let_go.set()
@@ -102,7 +102,7 @@ async def test_an_id_is_in_use_while_its_work_goes_on():
 @over_http
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 async def test_another_client_may_use_the_same_id(version):
-    """In a session of its own, or without one."""
+    """Ids belong to a session, or to a single request without one."""
     waiting, replies = Waiting(), []
     async with served(waiting, version) as client:
         other = await Client(client.http, version).open()
@@ -120,7 +120,7 @@ async def test_another_client_may_use_the_same_id(version):
 
 @over_http
 async def test_an_id_is_free_once_it_is_answered():
-    """At once, on the same connection or on others, by either way; also after an error."""
+    """At once, on the fast path or not, also after an error."""
     waiting = Waiting()
     async with served(waiting, HANDSHAKE) as client:
         for number in range(20):
@@ -133,7 +133,7 @@ async def test_an_id_is_free_once_it_is_answered():
 
 @over_http
 async def test_an_id_is_free_once_it_is_cancelled():
-    """And what is cancelled that nobody asked for changes nothing."""
+    """Cancelling unknown or invalid ids changes nothing."""
     waiting, replies = Waiting(), []
     async with served(waiting, HANDSHAKE) as client, anyio.create_task_group() as calls:
 
@@ -155,7 +155,7 @@ async def test_an_id_is_free_once_it_is_cancelled():
 @over_http
 @pytest.mark.parametrize("number", [True, 5.0, 5.5, None, [5], {"a": 5}], ids=str)
 async def test_an_id_that_is_none_takes_no_id(number):
-    """It is refused, as a batch is, while the request with a similar id goes on."""
+    """An invalid id or a batch is refused, while the request with a similar id goes on."""
     waiting, replies = Waiting(), []
     async with served(waiting, HANDSHAKE) as client:
 
@@ -181,7 +181,7 @@ async def test_an_id_that_is_none_takes_no_id(number):
 
 @over_http
 async def test_progress_tokens_may_repeat():
-    """They name nothing but what goes to their own request."""
+    """Two calls with the same token each get their own progress."""
     server, both = ToolServer("s"), anyio.Event()
     running = []
 
@@ -221,7 +221,7 @@ async def test_progress_tokens_may_repeat():
 
 @pytest.mark.parametrize(("first", "second"), [(1, 1), ("a", "a"), (1, "1"), ("1", 1), (2**70, 2**70)])
 async def test_the_second_is_refused_over_stdio(core, first, second):
-    """The first is answered, and its id is free then."""
+    """The first is answered, and then its id is free."""
     async with serving(core) as peer:
         await peer.shake_hands()
         peer.send("x/wait", {}, first)
@@ -238,7 +238,7 @@ async def test_the_second_is_refused_over_stdio(core, first, second):
 
 
 async def test_an_id_is_free_over_stdio_once_it_is_cancelled(core):
-    """And what is cancelled that nobody asked for changes nothing."""
+    """Cancelling unknown or invalid ids changes nothing."""
     async with serving(core) as peer:
         await peer.shake_hands()
         peer.send("x/wait", {}, 1)
@@ -253,7 +253,7 @@ async def test_an_id_is_free_over_stdio_once_it_is_cancelled(core):
 
 
 async def test_an_id_is_free_over_stdio_once_its_answer_is_read():
-    """Though it was so long that a thread wrote it: the client may be faster than we hear that it is written."""
+    """Also if a thread writes a long response: the client may read it before we know that it is written."""
     server = ToolServer("s")
 
     @server.tool

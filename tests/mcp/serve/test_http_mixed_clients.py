@@ -1,4 +1,4 @@
-"""Clients of both eras at once, honest and not: the honest ones get their own answers, and nothing is left."""
+"""Honest and misbehaving clients of both eras at once: the honest get their own responses, and no call is left."""
 
 import random
 from contextlib import suppress
@@ -45,7 +45,7 @@ def mixed_server():
 
 
 async def honest(http, version, name):
-    """Uses few ids again and again, each after its answer; every answer must be its own."""
+    """Use few ids again and again, one request at a time, and check that every response belongs to its request."""
     client, choose = await Client(http, version).open(), random.Random(name)  # noqa: S311 - to vary a test
     for number in range(CALLS):
         text = f"{name} {number}"
@@ -59,7 +59,7 @@ async def honest(http, version, name):
 
 
 async def repeating(http):
-    """Uses one id twice at once: each request is answered or refused, never with the answer of the other."""
+    """Use one id twice at once: each request is answered or refused, never with the other's response."""
     client = await Client(http, HANDSHAKE).open()
     for number in range(CALLS):
         replies = {}
@@ -79,13 +79,13 @@ async def repeating(http):
 
 
 async def abandoning(http):
-    """Opens sessions that it never uses."""
+    """Open sessions and never use them."""
     for _ in range(CALLS):
         await Client(http, HANDSHAKE).open()
 
 
 async def cancelling(http):
-    """Cancels its calls, and some that there are not, under ids that it uses again."""
+    """Cancel its calls and unknown ids, and use the cancelled ids again."""
     client = await Client(http, HANDSHAKE).open()
     for _ in range(CALLS):
         async with anyio.create_task_group() as calls:
@@ -103,7 +103,7 @@ async def cancelling(http):
 
 
 async def leaving(http, version):
-    """Breaks its connection at any moment."""
+    """Close the connection at random moments."""
     client, choose = await Client(http, version).open(), random.Random(version)  # noqa: S311
     for number in range(CALLS):
         with anyio.move_on_after(choose.random() / 50), suppress(httpx2.HTTPError):
@@ -111,7 +111,7 @@ async def leaving(http, version):
 
 
 async def refused(http, version):
-    """Sends calls that are none."""
+    """Send invalid calls."""
     client = await Client(http, version).open()
     for wrong in [{"name": "echo", "arguments": []}, {"name": "none"}, {}, {"name": "echo", "task": 5}] * (
         CALLS // 4
@@ -124,7 +124,7 @@ async def refused(http, version):
 
 @pytest.mark.slow
 async def test_honest_clients_get_their_own_answers():
-    """In spite of those who repeat ids, abandon sessions, cancel, leave, or send what is no call."""
+    """Other clients repeat ids, abandon sessions, cancel, disconnect and send invalid calls meanwhile."""
     serving = host_for(mixed_server())
     limits = httpx2.Limits(max_connections=None)
     with anyio.fail_after(LIMIT), bound_socket("127.0.0.1", 0) as listening:

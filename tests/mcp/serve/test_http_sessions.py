@@ -1,4 +1,4 @@
-"""How many HTTP sessions are kept: the one that was idle longest makes room, one in use never does."""
+"""How many HTTP sessions are kept: the one that was idle longest is ended for a new one, but never one in use."""
 
 import asyncio
 import time
@@ -42,14 +42,14 @@ pytestmark = pytest.mark.anyio
 
 
 async def status_of(http, headers, number=1, **more):
-    """What a client gets that uses its session."""
+    """Make a call in the session, and return the status of the response."""
     body, _ = call("echo", number, HANDSHAKE, text="x")
     return (await http.post("/mcp", headers={**headers, **more}, json=body)).status_code
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json, text/event-stream"], ids=["mcp", "fast path"])
 async def test_the_session_that_was_idle_longest_makes_room(accept):
-    """Its client hears that it is gone, as MCP has it, and opens another."""
+    """Its client gets status 404, as MCP demands, and can open another session."""
     async with client_of(http_app(Waiting().server, limits=HttpLimits(max_sessions=3))) as http:
         first, second, third = [await opened(http) for _ in range(3)]
         assert await status_of(http, first, accept=accept) == 200  # so that the second was idle longest
@@ -63,7 +63,7 @@ async def test_the_session_that_was_idle_longest_makes_room(accept):
 
 
 async def test_a_session_in_use_stays():
-    """One whose call runs does not make room, though it is the oldest; when all are in use, nobody new comes in."""
+    """A session with a running call is not ended, however old; if all are in use, a new one is refused."""
     waiting, replies = Waiting(), []
     app = HttpApp(
         (serving := host_for(waiting.server)).mcp_server,
@@ -98,7 +98,7 @@ async def test_a_session_in_use_stays():
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("how", ["stream", "work"])
 async def test_a_session_with_a_stream_or_with_work_stays(how):
-    """A client that only listens is there, and so is one that will come back for its answer."""
+    """A session counts as in use while its client listens to a stream, or while a call runs whose stream broke."""
     waiting = Waiting()
     with anyio.fail_after(LIMIT), bound_socket("127.0.0.1", 0) as listening:
         base = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -134,7 +134,7 @@ async def test_a_session_with_a_stream_or_with_work_stays(how):
 
 
 async def test_a_session_that_nobody_uses_is_ended():
-    """After its time; but not while something runs in it, nor before it has rested for as long after that."""
+    """It is ended after the idle timeout, which begins when its last call has ended."""
     waiting, replies = Waiting(), []
     serving = host_for(waiting.server)
     app = HttpApp(
@@ -166,7 +166,7 @@ async def test_a_session_that_nobody_uses_is_ended():
 
 
 async def test_idle_sessions_are_looked_for():
-    """By the application itself, as long as it is up."""
+    """The running application ends sessions after the idle timeout by itself."""
     serving = host_for(Waiting().server)
     app = HttpApp(serving.mcp_server, guard_for("127.0.0.1", None), limits=HttpLimits(session_timeout=0.1))
     async with client_of(app.asgi) as http:
@@ -186,11 +186,11 @@ async def test_idle_sessions_are_looked_for():
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("user", ["", "ann"])
 async def test_abandoned_sessions_leave_nothing_behind(user):
-    """Many that were opened and never used again: as many tasks run as before."""
+    """After many sessions that were opened and never used, no more tasks run than before."""
     inner = http_app(Waiting().server, limits=HttpLimits(max_sessions=5))
 
     async def app(scope, receive, send):
-        token = AccessToken(token="t", client_id=user, scopes=[])  # noqa: S106 - none that opens anything
+        token = AccessToken(token="t", client_id=user, scopes=[])  # noqa: S106 - it gives access to nothing
         await inner({**scope, **({"user": AuthenticatedUser(token)} if user else {})}, receive, send)
 
     async with client_of(app, inner) as http:
@@ -204,7 +204,7 @@ async def test_abandoned_sessions_leave_nothing_behind(user):
 
 
 async def test_a_handshake_that_fails_is_a_session_that_makes_room_too():
-    """`mcp` keeps its session, so it counts."""
+    """`mcp` keeps the session of a failed `initialize`, so it counts and can be ended for a new one."""
     serving = host_for(Waiting().server)
     app = HttpApp(
         serving.mcp_server,
@@ -222,7 +222,7 @@ async def test_a_handshake_that_fails_is_a_session_that_makes_room_too():
 
 
 async def test_who_is_not_let_in_opens_no_session():
-    """Nor does anybody who does not get as far as a handshake."""
+    """Requests without the right token open no session, nor do invalid ones that are no handshake."""
     serving = host_for(Waiting().server)
     app = HttpApp(
         serving.mcp_server,
@@ -247,13 +247,13 @@ async def test_who_is_not_let_in_opens_no_session():
 
 
 class Claims(RuleBasedStateMachine):
-    """Requests of one session that come, are worked on, are answered and leave, in any order that can be."""
+    """A model of one session: requests arrive, are worked on, are answered and leave, in any possible order."""
 
     def __init__(self):
         super().__init__()
         self.session = HttpSession("s", None, lambda _: None)
         self.exchanges = []  # of (exchange, key), while they are open
-        self.work = {}  # by key: the handler's context
+        self.work = {}  # by key: the context manager that tracks the handler
 
     def taken(self, key):
         return key in self.work or any(each == key for _, each in self.exchanges)
@@ -296,5 +296,5 @@ Claims.TestCase.settings = settings(max_examples=50, stateful_step_count=30, dea
 
 @pytest.mark.slow
 def test_an_id_has_one_request_at_a_time():
-    """Whatever comes and goes: an id is claimed exactly while its request is in flight."""
+    """In any order of events, an id is claimed exactly while its request is in flight."""
     run_state_machine_as_test(Claims)

@@ -1,4 +1,4 @@
-"""What an HTTP session can come back for."""
+"""The log of an HTTP session: which events a client gets that resumes a stream."""
 
 import gc
 from contextlib import asynccontextmanager
@@ -17,24 +17,24 @@ LIMIT = 20
 
 
 def notice(number):
-    """A message."""
+    """Return a notification."""
     return JSONRPCNotification(jsonrpc="2.0", method=f"n/{number}")
 
 
 def answer(number, size=0):
-    """An answer of so many bytes."""
+    """Return a response with a text of this size."""
     return JSONRPCResponse(jsonrpc="2.0", id=number, result={"text": "x" * size})
 
 
 def _told(message):
-    """What a client makes of a message."""
+    """Return a short text for a message."""
     if isinstance(message, JSONRPCNotification):
         return message.method
     return f"{'no ' if isinstance(message, JSONRPCError) else ''}answer {message.id}"
 
 
 async def within(events, session, work, *, opening=False):
-    """Run something as a request of a session would."""
+    """Run `work` as a request of a session would."""
     outcome = []
 
     async def app(_scope, _receive, send):
@@ -51,7 +51,7 @@ async def within(events, session, work, *, opening=False):
 
 
 async def opened(events, session):
-    """A session: its memory lives as long as a task of its own does."""
+    """Open a session, whose log lives as long as a task of its own does."""
     ready, over = anyio.Event(), anyio.Event()
 
     async def live():
@@ -69,19 +69,19 @@ async def opened(events, session):
 
 
 async def replayed(events, session, last):
-    """The methods of what a session gets after an event, and the stream."""
+    """Return the stream that is resumed after an event, and what the session gets of it."""
     got = []
 
     async def collect(event):
         got.append(_told(event.message))
 
-    with anyio.fail_after(LIMIT):  # a stream that another session may not have would go on until its answer
+    with anyio.fail_after(LIMIT):  # a stream of another session would otherwise wait for its response
         stream = await within(events, session, lambda: events.replay_events_after(last, collect))
     return stream, got
 
 
 async def test_a_session_gets_what_it_missed_on_that_stream():
-    """Later events of the same stream, in order, and no others. One of notices goes on by way of `mcp`."""
+    """Later events of the same stream, in order. `mcp` itself continues the stream for notifications."""
     events = SessionLogs()
     over, task = await opened(events, "a")
     first = await within(events, "a", lambda: events.store_event(GET_STREAM_KEY, None))
@@ -95,7 +95,7 @@ async def test_a_session_gets_what_it_missed_on_that_stream():
 
 
 async def test_another_session_gets_nothing_of_it():
-    """Two sessions use the same request ids; neither can read the other's events, nor guess at them."""
+    """Two sessions use the same request ids; neither can read the other's events or guess their ids."""
     events = SessionLogs()
     (over_a, task_a), (over_b, task_b) = await opened(events, "a"), await opened(events, "b")
     first = await within(events, "a", lambda: events.store_event("1", None))
@@ -112,7 +112,7 @@ async def test_another_session_gets_nothing_of_it():
 
 @asynccontextmanager
 async def coming_back(events, last, hold=None):
-    """What session "a" gets that waits for its answer. `hold` is an event that each sending waits for."""
+    """Resume a stream whose call still runs, and give the list of what comes. Each sending waits for `hold`."""
     got, begun = [], anyio.Event()
 
     async def collect(event):
@@ -129,7 +129,7 @@ async def coming_back(events, last, hold=None):
             group.start_soon(within, events, "a", replay)
             if hold is None:
                 stream = events._logs["a"].streams[int(last.split("-")[1])]
-                while stream.changed is None:  # until it waits
+                while stream.changed is None:  # until the replay waits for more
                     await anyio.sleep(0)
             else:
                 await begun.wait()
@@ -138,7 +138,7 @@ async def coming_back(events, last, hold=None):
 
 @pytest.fixture
 async def store():
-    """A session, and a way to keep something of it: `keep(stream, message)` gives the event's id."""
+    """Return the logs, and `keep(stream, message)`, which stores an event of session "a" and returns its id."""
     events = SessionLogs()
     over, task = await opened(events, "a")
 
@@ -151,7 +151,7 @@ async def store():
 
 
 async def test_a_late_client_gets_what_is_left_of_its_stream(store):
-    """Though the event that it names is forgotten, and much of what came after it."""
+    """Even if the event that it names, and many after it, were dropped from the log."""
     events, keep = store
     first = await keep("1", None)
     for number in range(MAX_EVENTS):
@@ -163,7 +163,7 @@ async def test_a_late_client_gets_what_is_left_of_its_stream(store):
 
 
 async def test_a_call_that_still_runs_is_found_after_everything_of_it_is_forgotten(store):
-    """Other calls of the session may have been busy."""
+    """Events of other calls may have pushed its own out of the log; its response is still delivered."""
     events, keep = store
     first = await keep("1", None)
     for number in range(3 * MAX_EVENTS):
@@ -178,7 +178,7 @@ async def test_a_call_that_still_runs_is_found_after_everything_of_it_is_forgott
 
 
 async def test_whoever_waits_gets_all_up_to_the_answer(store):
-    """In order, as it comes, and also what comes while something is being sent."""
+    """In order, as it comes, including what comes while a message is being sent."""
     events, keep = store
     first, hold = await keep("1", None), anyio.Event()
     await keep("1", notice(1))
@@ -191,7 +191,7 @@ async def test_whoever_waits_gets_all_up_to_the_answer(store):
 
 
 async def test_an_id_that_is_used_again_waits_for_its_own_answer(store):
-    """The one before is not for it."""
+    """It does not get the response to the earlier request with the same id."""
     events, keep = store
     await keep("1", None)
     await keep("1", answer(1))
@@ -202,7 +202,7 @@ async def test_an_id_that_is_used_again_waits_for_its_own_answer(store):
 
 
 async def test_a_stream_that_is_forgotten_ends(store):
-    """If so many others are open that there is no room for it, nobody waits for it in vain."""
+    """If so many streams are open that it is dropped, a client that waits for it gets the end of the stream."""
     events, keep = store
     first = await keep("1", None)
     async with coming_back(events, first) as got:
@@ -212,7 +212,7 @@ async def test_a_stream_that_is_forgotten_ends(store):
 
 
 async def test_an_answer_that_is_forgotten_is_an_error_for_its_client(store):
-    """It does not wait for what has been: a large answer was not kept, or others came."""
+    """The response was too large to keep, or others pushed it out: the client gets an error at once."""
     events, keep = store
     first = await keep("1", None)
     await keep("1", answer(1, module.MAX_BYTES + 1))
@@ -229,14 +229,14 @@ async def test_an_answer_that_is_forgotten_is_an_error_for_its_client(store):
     "made_up", ["", "x", "{mark}", "{mark}-1-999", "{mark}-99-1", "{mark}-1-" + "9" * 5000]
 )
 async def test_ids_that_are_none_find_nothing(store, made_up):
-    """Whatever a client names."""
+    """An invalid or unknown event id resumes nothing."""
     events, keep = store
     mark = (await keep("1", None)).partition("-")[0]
     assert await replayed(events, "a", made_up.replace("{mark}", mark)) == (None, [])
 
 
 async def test_what_a_session_keeps_is_bounded_in_bytes(store):
-    """Large answers push out the older ones."""
+    """Large responses push out the older ones."""
     events, keep = store
     for number in range(40):
         await keep(str(number), answer(number, 1 << 20))
@@ -246,7 +246,7 @@ async def test_what_a_session_keeps_is_bounded_in_bytes(store):
 
 
 async def test_what_all_sessions_keep_is_bounded_in_bytes(monkeypatch):
-    """When there is no room, those that hold most forget first."""
+    """If the total is too large, the session that holds most drops its events first."""
     monkeypatch.setattr(module, "MAX_TOTAL_BYTES", 100_000)
     events = SessionLogs()
     sessions = {name: await opened(events, name) for name in "abc"}
@@ -259,7 +259,7 @@ async def test_what_all_sessions_keep_is_bounded_in_bytes(monkeypatch):
 
 
 async def test_a_notice_that_json_cannot_hold_is_mended(store):
-    """Or it would end the stream that it is sent on, and what comes after it."""
+    """Otherwise it would end the stream that it is sent on."""
     _, keep = store
     bad = JSONRPCNotification(jsonrpc="2.0", method="n", params={"data": ["\ud800", {1}], "level": "info"})
     await keep("1", bad)
@@ -268,7 +268,7 @@ async def test_a_notice_that_json_cannot_hold_is_mended(store):
 
 @pytest.mark.slow
 async def test_memory_goes_with_the_session():
-    """All of it, when the session has ended."""
+    """The log is freed when the session has ended."""
     events = SessionLogs()
     over, task = await opened(events, "a")
     await within(events, "a", lambda: events.store_event("1", None))

@@ -1,4 +1,4 @@
-"""Clients whose stream broke and that come back for the rest, and sessions that end under way."""
+"""Clients that resume a broken stream over HTTP, and sessions that end meanwhile."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ CANCEL = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"req
 
 
 class Exchange:
-    """One HTTP request, and what is sent back. `hold` is the kind of message that waits until `go` is set."""
+    """One HTTP request and its response. A message of the type `hold` is only sent once `go` is set."""
 
     def __init__(self, app, headers, body=None, *, hold="", **more):
         self.app, self.hold, self.sent, self.over = app, hold, [], False
@@ -54,7 +54,7 @@ class Exchange:
             await self.moved.wait()
 
     async def event(self):
-        """The id of the first event, when it has come."""
+        """Wait for the first event, and return its id."""
         await self.until(lambda: re.search(r"^id: (\S+)", self.text, re.MULTILINE))
         return re.search(r"^id: (\S+)", self.text, re.MULTILINE)[1]
 
@@ -68,14 +68,14 @@ class Exchange:
 
     @property
     def answers(self):
-        """The texts of the results that came."""
+        """Return the texts of the results that came."""
         messages = map(json.loads, re.findall(r"^data: (\{.*)\r$", self.text, re.MULTILINE))
         return [each["result"]["content"][0]["text"] for each in messages if "result" in each]
 
 
 @pytest.fixture
 async def scene():
-    """A server with a tool that waits, a session, a call of it that is a stream, and a group for more of them."""
+    """Start a server with a tool that waits, a session, and a call as a stream; give a function that resumes it."""
     waiting = Waiting()
     app = http_app(waiting.server)
     async with client_of(app) as http, anyio.create_task_group() as group:
@@ -94,12 +94,12 @@ async def scene():
 
 
 async def answer_is_kept(come_back):
-    """When somebody else could come back and would get it."""
+    """Wait until the response is stored, by resuming the stream once more, and return what came."""
     return await come_back().end()
 
 
 async def test_an_answer_that_comes_while_its_client_comes_back(scene):
-    """After the replay has begun, and before anything was sent on the new stream."""
+    """The response comes after the replay began, before anything was sent on the new stream."""
     waiting, _, _, first, come_back = scene
     first.left.set()
     await first.end()
@@ -112,7 +112,7 @@ async def test_an_answer_that_comes_while_its_client_comes_back(scene):
 
 
 async def test_a_client_that_is_back_before_its_loss_is_known(scene):
-    """Its old connection still counts as open. It need not come a third time."""
+    """While its old connection still counts as open, each resumed stream gets the response."""
     waiting, _, _, first, come_back = scene
     again, once_more = come_back(), come_back()
     for each in (again, once_more):
@@ -122,7 +122,7 @@ async def test_a_client_that_is_back_before_its_loss_is_known(scene):
 
 
 async def test_a_client_that_has_its_answer_has_nothing_to_wait_for(scene):
-    """Whoever names the last event of a stream gets the end of it."""
+    """Resuming after the last event of a stream ends at once."""
     waiting, _, headers, first, _ = scene
     waiting.let_go.set()
     await first.end()
@@ -133,7 +133,7 @@ async def test_a_client_that_has_its_answer_has_nothing_to_wait_for(scene):
 
 
 async def test_a_client_that_is_back_leaves_with_its_session(scene):
-    """A stream on which nothing can come any more ends."""
+    """A resumed stream ends when its session is deleted."""
     _, http, headers, _, come_back = scene
     again = come_back()
     await again.until(lambda: again.sent)
@@ -142,7 +142,7 @@ async def test_a_client_that_is_back_leaves_with_its_session(scene):
 
 
 async def test_a_tool_may_close_its_stream_again():
-    """Of a client that is back as well, which comes once more."""
+    """Also the stream of a client that has resumed, which then resumes once more."""
     orders, told = anyio.create_memory_object_stream[str](5)
     server = ToolServer("closing")
 
@@ -178,7 +178,7 @@ async def test_a_tool_may_close_its_stream_again():
 
 @pytest.mark.parametrize("hold", ["http.response.start", "http.response.body"])
 async def test_a_session_that_ends_while_a_message_for_it_is_on_its_way(scene, caplog, hold):
-    """Its client is slow to read the 202, and the session ends before `mcp` takes the message: no traceback."""
+    """If the session ends before `mcp` takes the message, while its client reads the 202, there is no traceback."""
     _, http, headers, first, _ = scene
     caplog.set_level(logging.DEBUG)
     notice = Exchange(first.app, headers, CANCEL, hold=hold)

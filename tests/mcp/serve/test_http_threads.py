@@ -1,4 +1,4 @@
-"""Sync tools over HTTP: the cancelled calls of one client do not take the threads of another."""
+"""Sync tools over HTTP: cancelled calls of one client do not take the threads of another."""
 
 import threading
 
@@ -42,7 +42,7 @@ class Hanging:
 
 
 class Named(Client):
-    """A client that says who it is, in the version without sessions."""
+    """A client that sends its own name as the client's, in the version without sessions."""
 
     name = "test"
 
@@ -56,14 +56,14 @@ class Named(Client):
 
 
 async def hang_and_cancel(hanging, client, count):
-    """Call the tool that hangs so many times at once, and cancel all of them."""
+    """Call the tool that hangs `count` times at once, and cancel all the calls."""
     begun = hanging.begun + count
     async with anyio.create_task_group() as calls:
         for number in range(100, 100 + count):
             calls.start_soon(client.call, "hang", number)
         await eventually(lambda: hanging.begun >= begun)
         if client.version == MODERN:
-            calls.cancel_scope.cancel()  # that is how it cancels: it breaks the connection
+            calls.cancel_scope.cancel()  # closing the connection cancels the request in this version
         else:
             for number in range(100, 100 + count):
                 await client.post("notifications/cancelled", {"requestId": number}, None)
@@ -71,7 +71,7 @@ async def hang_and_cancel(hanging, client, count):
 
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 async def test_cancelled_calls_of_one_client_starve_no_other(version):
-    """Though all threads hang in them. Its own further sync calls are refused, and it hears why."""
+    """Even if all threads hang in them. Further sync calls of the same client are refused with the reason."""
     hanging = Hanging()
     try:
         async with served(hanging, version) as first:
@@ -85,7 +85,7 @@ async def test_cancelled_calls_of_one_client_starve_no_other(version):
                 reply = message_of(await yours.call("add", number, a=number))
                 assert reply["result"]["content"][0]["text"] == str(number + 1)
             while not (refused := message_of(await mine.call("add", 1, a=1))["result"]).get("isError"):
-                await anyio.sleep(0.005)  # that a connection broke is heard after a while
+                await anyio.sleep(0.005)  # the server notices a closed connection only after a while
             text = refused["content"][0]["text"]
             assert text.startswith(f"Tool 'add' was not run: {WORKERS} calls of this client"), text
             assert message_of(await mine.call("add_async", 2, a=1))["result"]["content"][0]["text"] == "2"

@@ -1,4 +1,4 @@
-"""JSON that is too deep, or has too many values or digits, is refused before anybody decodes it."""
+"""JSON that is too deep, or has too many values or digits, is refused before it is decoded."""
 
 import json
 
@@ -17,19 +17,19 @@ VALUES = st.recursive(
 
 
 def depth_of(value):
-    """How many lists and objects are inside one another."""
+    """Return how deep lists and objects are nested."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
 
 
 def values_of(value):
-    """How many values there are in lists and objects, with those themselves."""
+    """Return how many values there are in lists and objects, including those themselves."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
     return 1 + sum(map(values_of, inner))
 
 
 def containers_of(value):
-    """How many lists and objects there are."""
+    """Return how many lists and objects there are."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if inner is None else 1 + sum(map(containers_of, inner))
 
@@ -46,7 +46,7 @@ def test_the_depth_is_that_of_the_decoded_value(value, ascii_only):
 
 @given(VALUES, st.booleans())
 def test_values_are_counted_by_commas_and_brackets(value, ascii_only):
-    """Never fewer than there are, and an empty list counts like one with a value in it."""
+    """The count is never too low; an empty list counts like one with a value in it."""
     body, values = json.dumps(value, ensure_ascii=ascii_only).encode(), values_of(value)
     most = values + containers_of(value)
     assert describe_excess(body, JsonLimits(10**6, most)) is None
@@ -56,7 +56,7 @@ def test_values_are_counted_by_commas_and_brackets(value, ascii_only):
 
 @given(st.integers(0, 80_000), st.integers(1, 40), st.integers(1, 40), st.booleans())
 def test_digits_are_counted_wherever_they_are(before, digits, most, in_string):
-    """Also where the parts meet in which a text is looked at. Those in strings do not count."""
+    """Also across the border of two chunks of the text. Digits in strings do not count."""
     number = b"7" * digits
     body = b'["' + b"x" * before + b'",' + (b'"%b"' % number if in_string else number) + b"]"
     found = describe_excess(body, JsonLimits(10, 10, most))
@@ -65,7 +65,7 @@ def test_digits_are_counted_wherever_they_are(before, digits, most, in_string):
 
 @given(st.lists(st.integers(18, 30), max_size=30), st.integers(0, 40_000), st.integers(1, 20))
 def test_long_integers_are_counted_once(lengths, before, most):
-    """Wherever the parts meet."""
+    """Also across the border of two chunks of the text."""
     text = json.dumps(["x" * before, *(int("8" * length) for length in lengths)]).encode()
     long = sum(length > 20 for length in lengths)
     assert (describe_excess(text, JsonLimits(100, 100, 100, most)) is not None) is (long > most)
@@ -103,7 +103,7 @@ def test_long_integers_are_counted_once(lengths, before, most):
     ids=lambda each: str(each)[:20],
 )
 def test_hostile_texts(body, said):
-    """What is in strings does not count. What is no JSON is left to the decoder."""
+    """The content of strings does not count. Invalid JSON is left to the decoder."""
     found = describe_excess(body, JsonLimits())
     assert found is None if said is None else said in found
 
@@ -124,5 +124,5 @@ def test_hostile_texts(body, said):
     ],
 )
 def test_the_id_of_a_request_that_is_not_decoded(body, request_id):
-    """Found where clients put it, so that the client knows which request was refused."""
+    """It is found in the places where clients put it, so that the error response can carry it."""
     assert find_id(body) == request_id

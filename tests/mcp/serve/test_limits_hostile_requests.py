@@ -1,4 +1,4 @@
-"""Requests made to cost more than they should: refused early, or answered without being quoted back."""
+"""Requests made to cost more than they should are refused early, and errors do not quote them at length."""
 
 import json
 from contextlib import asynccontextmanager
@@ -22,13 +22,13 @@ ENVELOPE = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 LONG = "Z" * 300_000
-SHORT = 6_000  # characters of an answer that quotes nothing at length
+SHORT = 6_000  # characters of a response that quotes nothing at length
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 def app():
-    """A server of everything that has a name."""
+    """Return a server with tools, a resource and a prompt."""
     server = ToolServer("app")
 
     @server.tool
@@ -63,7 +63,7 @@ def app():
 
 
 class Client:
-    """Speaks one version of MCP."""
+    """A client that speaks one version of MCP."""
 
     def __init__(self, http, version):
         self.http, self.version = http, version
@@ -83,7 +83,7 @@ class Client:
         return self
 
     async def post(self, method, params, content=None):
-        """The status, the text and the message of an answer. `content` is the body if it is not made here."""
+        """Send a request; return status, text and message of the response. `content` replaces the body."""
         headers = dict(self.headers)
         if self.version == MODERN:
             params = {**params, "_meta": ENVELOPE}
@@ -98,7 +98,7 @@ class Client:
         return reply.status_code, reply.text, json.loads(lines[-1] if lines else reply.text)
 
     async def call(self, name, it):
-        """A call; `it` as JSON."""
+        """Call a tool with `it`, which is JSON."""
         meta = f',"_meta":{json.dumps(ENVELOPE)}' if self.version == MODERN else ""
         params = f'{{"name":"{name}","arguments":{{"it":{it}}}{meta}}}'
         content = f'{{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{params}}}'.encode()
@@ -111,7 +111,7 @@ def body_of(method, params):
 
 @asynccontextmanager
 async def served(version, **limits):
-    """A client of the server, in one of the two ways to speak MCP."""
+    """Serve the app and give a client of it, with one of the two versions of MCP."""
     asgi = http_app(app(), limits=HttpLimits(**limits))
     transport = httpx2.ASGITransport(asgi)
     with anyio.fail_after(LIMIT):
@@ -138,7 +138,7 @@ async def served(version, **limits):
     ids=["lists", "strings", "one key", "very deep", "deep", "long", "of one hash", "long among many"],
 )
 async def test_too_many_values_and_too_deep_ones_are_refused(version, it, said):
-    """Before they are decoded, and with the id of the request."""
+    """Before they are decoded; the error has the id of the request."""
     async with served(version) as client:
         status, text, message = await client.call("take", it)
         assert (status, message["id"], message["error"]["code"]) == (400, 5, -32600)
@@ -158,7 +158,7 @@ async def test_too_many_values_and_too_deep_ones_are_refused(version, it, said):
     ids=["brackets in a string", "deep", "many", "long"],
 )
 async def test_what_is_within_the_limits_is_served(version, it, kind):
-    """Also when it is too large to be answered at once."""
+    """Also if it is too large for the fast path."""
     async with served(version) as client:
         status, _, message = await client.call("take", it)
         assert (status, message["result"]["content"][0]["text"]) == (200, kind)
@@ -166,7 +166,7 @@ async def test_what_is_within_the_limits_is_served(version, it, kind):
 
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 async def test_the_limits_can_be_set(version):
-    """Each of them."""
+    """Body size, depth and number of values each have an option."""
     async with served(version, max_body=10_000, max_depth=10, max_values=100) as client:
         assert (await client.call("take", "[" * 20 + "]" * 20))[0] == 400
         assert (await client.call("take", "[" + "1," * 200 + "1]"))[0] == 400
@@ -203,7 +203,7 @@ async def test_the_limits_can_be_set(version):
     ids=lambda each: str(each)[:40],
 )
 async def test_errors_do_not_quote_the_request(version, method, params):
-    """A name, an address, an argument or a method of 300,000 characters is cut wherever it comes back."""
+    """A name, address, argument or method of 300,000 characters is shortened wherever an error quotes it."""
     async with served(version) as client:
         _, text, message = await client.post(method, params)
         assert "error" in message or message["result"]["isError"]
@@ -215,14 +215,14 @@ async def test_errors_do_not_quote_the_request(version, method, params):
 )
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 async def test_errors_of_the_transport_do_not_quote_the_request(version, body):
-    """Nor do those of what is no JSON-RPC."""
+    """Nor do errors about a body that is no JSON-RPC message."""
     async with served(version) as client:
         status, text, _ = await client.post("x", {}, body.encode())
         assert (status, len(text) < SHORT) == (400, True)
 
 
 async def test_errors_of_foreign_servers_are_cut_too():
-    """Another library words them, and quotes as it likes. What does not come from the request stays."""
+    """What another library quotes from the request is shortened; the rest of its error is unchanged."""
     foreign = Server("foreign")
 
     async def refuse(_ctx, params):
@@ -249,7 +249,7 @@ async def test_errors_of_foreign_servers_are_cut_too():
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 async def test_only_utf_8_is_read(version, encoding):
-    """The limits are those of UTF-8: `mcp` would decode other encodings past them."""
+    """The limits are checked on UTF-8; `mcp` would also decode other encodings, which would evade them."""
     async with served(version) as client:
         params = {"name": "take", "arguments": {"it": ["\u0122", *[[]] * 200_000]}}
         if version == MODERN:
@@ -261,7 +261,7 @@ async def test_only_utf_8_is_read(version, encoding):
 
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 async def test_a_long_id_is_refused(version):
-    """It would be kept for as long as its answer."""
+    """It would be stored for as long as the response."""
     async with served(version) as client:
         for number, good in (("i" * 1_000, True), ("i" * 1_001, False)):
             params = {"name": "take", "arguments": {"it": 1}}
@@ -274,7 +274,7 @@ async def test_a_long_id_is_refused(version):
 
 @pytest.mark.parametrize("length", [8_192, 8_193])
 async def test_a_long_address_is_refused_before_it_is_matched(length, monkeypatch):
-    """Megabytes of `%41` would have to be decoded."""
+    """Otherwise megabytes of `%41` would have to be decoded."""
     matched = []
     match = UriTemplate.match
     monkeypatch.setattr(UriTemplate, "match", lambda *given: matched.append(given) or match(*given))
@@ -290,7 +290,7 @@ async def test_a_long_address_is_refused_before_it_is_matched(length, monkeypatc
 
 
 async def test_subscriptions_have_a_limit():
-    """Of their number and of the length of each."""
+    """Their number and the length of each URI are limited."""
     async with served(HANDSHAKE) as client:
         _, text, _ = await client.post("resources/subscribe", {"uri": "data://" + "x" * 9_000})
         assert "Must have at most 8192 characters" in text

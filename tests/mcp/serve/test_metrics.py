@@ -1,4 +1,4 @@
-"""Counts and times for Prometheus."""
+"""Counts and durations for Prometheus."""
 
 import pytest
 
@@ -8,13 +8,13 @@ OK, FAILED = {"content": []}, {"content": [], "isError": True}
 
 
 def seen(metrics, method, name, result):
-    """One request."""
+    """Record one request."""
     with metrics.observe(method, name) as request:
         request.result(result)
 
 
 def named(metrics):
-    """The tools that are labels."""
+    """Return the tools that are labels."""
     lines = metrics.text().decode().splitlines()
     return {
         line.partition('tool="')[2].partition('"')[0]
@@ -24,7 +24,7 @@ def named(metrics):
 
 
 def test_clients_cannot_make_up_labels():
-    """A name that the server does not know is none."""
+    """The name of an unknown tool does not become a label."""
     metrics = Metrics(lambda: {"add"})
     for name, result in (("add", FAILED), ("evil", FAILED), ("evil", OK)):
         seen(metrics, "tools/call", name, result)
@@ -33,7 +33,7 @@ def test_clients_cannot_make_up_labels():
 
 @pytest.mark.parametrize("listed", [True, False])
 def test_names_of_a_server_that_cannot_be_asked_are_learnt(listed):
-    """What it has listed or answered is known; what it only refuses is not."""
+    """A tool becomes a label once it was listed or called successfully, not if its calls only fail."""
     metrics = Metrics(lambda: None)
     if listed:
         seen(metrics, "tools/list", "", {"tools": [{"name": "add"}]})
@@ -47,7 +47,7 @@ def test_names_of_a_server_that_cannot_be_asked_are_learnt(listed):
 
 @pytest.mark.slow
 def test_a_server_that_answers_to_every_name_fills_nothing_up():
-    """Even then there is an end to the labels."""
+    """If calls of any name succeed, the number of labels is still limited."""
     metrics = Metrics(lambda: None)
     for number in range(1_200):
         seen(metrics, "tools/call", f"n{number}", OK)

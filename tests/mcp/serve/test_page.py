@@ -29,7 +29,7 @@ ANY_HOST = "0.0.0.0"  # noqa: S104 - nothing listens
 
 
 class Page(HTMLParser):
-    """What a page has: its elements in order, and its texts by element."""
+    """The elements of a page in order, their attributes, and its texts by element."""
 
     def __init__(self, text):
         super().__init__()
@@ -53,7 +53,7 @@ class Page(HTMLParser):
 async def get(
     server=None, path="/mcp", *, method="GET", headers=None, base="http://localhost:8000", **settings
 ):
-    """One request to a server that has one tool."""
+    """Send one request to a server that has one tool, and return the response."""
     if server is None:
         server = ToolServer("shop", version="1.2.3")
         server.tool(secret_tool)
@@ -75,7 +75,7 @@ def secret_tool() -> str:
 @pytest.mark.parametrize("path", ["/mcp", "/"])
 @pytest.mark.parametrize("accept", [CHROME, FIREFOX, "TEXT/HTML"])
 async def test_a_browser_sees_what_this_is_and_how_to_connect(path, accept):
-    """Name, version, address and a command, and no tool."""
+    """The page shows name, version, address and a command, but no tool."""
     response = await get(path=path, headers={"accept": accept})
     page = Page(response.text)
     assert response.status_code == 200
@@ -90,7 +90,7 @@ async def test_a_browser_sees_what_this_is_and_how_to_connect(path, accept):
 
 
 async def test_the_page_is_readable_for_all():
-    """One heading, a title, a language, room on a phone, both colour schemes; nothing is loaded or linked."""
+    """It has one heading, a title, a language, fits a phone and both colour schemes, and loads or links nothing."""
     text = (await get()).text
     page = Page(text)
     assert page.tags.count("h1") == 1
@@ -104,7 +104,7 @@ async def test_the_page_is_readable_for_all():
 
 
 async def test_the_headers_are_strict():
-    """No script, no frame, no other style than its own, nothing kept and nothing told."""
+    """They forbid scripts, frames, other styles than the page's own, caching and the Referer header."""
     response = await get()
     style = re.search(r"<style>(.*)</style>", response.text)[1]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -122,7 +122,7 @@ async def test_the_headers_are_strict():
 
 
 async def test_a_visitor_needs_no_token_and_learns_that_one_is_needed():
-    """The token itself is nowhere, and the tools stay behind it."""
+    """The page does not contain the token, and all other requests still need it."""
     response = await get(token=TOKEN)
     assert response.status_code == 200
     assert TOKEN not in response.text
@@ -145,7 +145,7 @@ async def test_a_visitor_needs_no_token_and_learns_that_one_is_needed():
 )
 @pytest.mark.parametrize("path", ["/mcp", "/"])
 async def test_another_host_or_origin_is_refused_as_ever(path, headers, status):
-    """A page that points its own name here learns nothing of the server."""
+    """A web page whose host name resolves to this server (DNS rebinding) learns nothing about it."""
     response = await get(path=path, headers={**BROWSER, **headers}, token=TOKEN)
     assert response.status_code == status
     assert "shop" not in response.text
@@ -166,7 +166,7 @@ async def test_another_host_or_origin_is_refused_as_ever(path, headers, status):
     ],
 )
 async def test_of_the_host_header_only_a_known_host_and_its_port_are_shown(host, shown):
-    """Whatever else stands in it."""
+    """Nothing else in the header reaches the page."""
     response = await get(headers={**BROWSER, "host": host})
     page = Page(response.text)
     assert page.texts["pre"][0] == shown
@@ -174,7 +174,7 @@ async def test_of_the_host_header_only_a_known_host_and_its_port_are_shown(host,
 
 
 async def test_an_unverified_host_is_not_shown():
-    """A server for any host cannot recognise a wrong one, and its own address may be in an internal network."""
+    """A server for any host cannot tell a wrong one, and its own address may be that of an internal network."""
     response = await get(host=ANY_HOST, token=TOKEN, headers={**BROWSER, "host": "evil.example.com"})
     assert response.status_code == 200
     assert "evil" not in response.text
@@ -194,7 +194,7 @@ async def test_an_unverified_host_is_not_shown():
     ],
 )
 async def test_a_hostile_name_is_only_text(name, shown, entry):
-    """In the page and in the command."""
+    """It cannot add elements to the page or words to the command."""
     response = await get(ToolServer(name, version='"><script>'))
     page = Page(response.text)
     assert "script" not in page.tags
@@ -203,7 +203,7 @@ async def test_a_hostile_name_is_only_text(name, shown, entry):
 
 
 class Named:
-    """The name and version of a server, which a server of another library may have set to anything."""
+    """A name and a version, which a server of another library may have set to anything."""
 
     def __init__(self, name, version):
         self.name, self.version = name, version
@@ -211,7 +211,7 @@ class Named:
 
 @pytest.mark.parametrize("name", ["\x1b[31m\r\n\0\u202e\ud800", "", None, "x" * 100_000, 5])
 async def test_any_name_makes_a_page(name):
-    """Control characters are marked, long names cut."""
+    """Control characters are replaced, long names cut."""
     sent = []
 
     async def send(message):
@@ -270,20 +270,20 @@ async def test_every_other_request_is_answered_as_if_there_was_no_page(
 
 
 def describe(response):
-    """All of a response but the id of a new session, which is random."""
+    """Return everything of a response but the id of a new session, which is random."""
     random = {"mcp-session-id": "random"} if "mcp-session-id" in response.headers else {}
     return response.status_code, {**response.headers, **random}, response.content
 
 
 async def test_accept_may_be_spread_over_several_headers():
-    """As HTTP allows: a client that takes a stream too is no browser."""
+    """HTTP allows that; a client that also accepts an event stream is no browser."""
     several = [("accept", "text/html"), ("accept", "text/event-stream")]
     assert "claude mcp add" not in (await get(headers=several)).text
     assert (await get(headers=[("accept", "image/png"), ("accept", "text/html")])).status_code == 200
 
 
 async def test_the_path_of_the_protocol_may_be_the_root():
-    """Or any other, also behind a prefix of the application around it."""
+    """Or any other path, also below a prefix of an application around it."""
     assert Page((await serve_at("/")).text).texts["pre"][0] == "http://localhost:8000/"
     assert Page((await serve_at("/a/b")).text).texts["pre"][0] == "http://localhost:8000/a/b"
     prefixed = await get_mounted()
@@ -307,7 +307,7 @@ async def get_mounted():
 
 
 async def test_a_visitor_is_nobody_who_was_let_in():
-    """Neither with the right token nor where none is needed: only requests of clients count."""
+    """A browser never counts as authorised, neither with the right token nor if none is needed."""
     let_in, sent = [], []
     for token in (None, TOKEN):
         guard = guard_for("127.0.0.1", token)

@@ -1,4 +1,4 @@
-"""`toolwire serve --chain` to the client of the `mcp` package: over stdio and HTTP, in both eras."""
+"""`toolwire serve --chain`, used by the client of the `mcp` package over stdio and HTTP, in both eras."""
 
 import sys
 from pathlib import Path
@@ -26,7 +26,7 @@ MODES = {"2025-11-25": "legacy", "2026-07-28": "auto"}
 
 
 async def use(target, mode):
-    """List, run with progress, and run with wrong arguments."""
+    """List the tools, call the chain with progress, and call it with wrong arguments."""
     told = []
 
     async def keep(progress, total, _message):
@@ -46,14 +46,14 @@ async def use(target, mode):
 
 @pytest.mark.parametrize("version", MODES)
 async def test_over_stdio(version, tmp_path):
-    """A chain is a tool like any other."""
+    """A chain is listed and called like any other tool."""
     (tmp_path / "chains.toml").write_text(CHAINS)
     args = ["-m", "toolwire", "serve", f"{APP}:tools", "--chain", str(tmp_path / "chains.toml")]
     await use(stdio_client(StdioServerParameters(command=sys.executable, args=args)), MODES[version])
 
 
 async def test_over_http(tmp_path):
-    """With and without a session."""
+    """A chain is listed and called like any other tool, with and without a session."""
     (tmp_path / "chains.toml").write_text(CHAINS)
     options = [f"{APP}:tools", "--chain", "chains.toml", "--http", "--port", "0"]
     with Served(*options, cwd=tmp_path) as process:

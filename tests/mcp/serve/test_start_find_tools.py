@@ -1,4 +1,4 @@
-"""`toolwire serve --find-tools` to the client of the `mcp` package: over stdio and HTTP, in both eras."""
+"""`toolwire serve --find-tools`, used by the client of the `mcp` package over stdio and HTTP, in both eras."""
 
 import contextlib
 import sys
@@ -22,7 +22,7 @@ MODES = {"2025-11-25": "legacy", "2026-07-28": "auto"}
 
 @contextlib.contextmanager
 def served(transport, tmp_path, *more):
-    """What a client connects to, made anew for each."""
+    """Give a function that returns what a client connects to, made anew for each client."""
     if transport == "stdio":
         command = StdioServerParameters(
             command=sys.executable, args=["-m", "toolwire", "serve", *OPTIONS, *more]
@@ -36,7 +36,7 @@ def served(transport, tmp_path, *more):
 
 @contextlib.asynccontextmanager
 async def connected(target, mode):
-    """A client, and the notifications that it gets."""
+    """Connect a client; give it and the list of the notifications that it gets."""
     heard = []
 
     async def keep(message):
@@ -59,7 +59,7 @@ async def find(client, query):
 @pytest.mark.parametrize("version", MODES)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_client_finds_and_calls(transport, version, tmp_path):
-    """With a session, or alone on a pipe, the list has what was found; without one, the result says all."""
+    """With a session or over stdio, found tools are listed; otherwise the result has all that a call needs."""
     with served(transport, tmp_path) as target:
         async with connected(target(), MODES[version]) as (client, heard):
             assert await names(client) == ["find_tools", "report_7", "forget"]
@@ -76,7 +76,7 @@ async def test_a_client_finds_and_calls(transport, version, tmp_path):
 
 
 async def test_two_sessions_have_two_lists(tmp_path):
-    """What one client has found is neither listed nor announced to the other; what is removed is gone for both."""
+    """Tools that one client found are not listed or announced to the other; removed tools are gone for both."""
     with served("http", tmp_path) as target:
         async with (
             connected(target(), "legacy") as (ada, told_ada),
@@ -92,7 +92,7 @@ async def test_two_sessions_have_two_lists(tmp_path):
 
 
 async def test_a_client_on_a_pipe_without_a_session_is_told_if_it_listens():
-    """A client of 2026-07-28 has a stream for that."""
+    """A client of 2026-07-28 gets list changes on its subscription stream."""
     with served("stdio", None) as target:
         async with (
             connected(target(), "auto") as (client, _),
@@ -103,7 +103,7 @@ async def test_a_client_on_a_pipe_without_a_session_is_told_if_it_listens():
 
 
 async def test_several_processes_keep_no_lists(tmp_path):
-    """With --stateless a client of the older era is served as one of the newer: the result says all."""
+    """With --stateless a client of the older era is served like one of the newer, without a list of found tools."""
     with served("http", tmp_path, "--stateless") as target:
         async with connected(target(), "legacy") as (client, _):
             [found] = await find(client, "refund")

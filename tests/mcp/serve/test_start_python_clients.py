@@ -1,4 +1,4 @@
-"""`toolwire serve` to the client of the `mcp` package: over stdio and HTTP, in both eras of the protocol."""
+"""`toolwire serve`, used by the client of the `mcp` package over stdio and HTTP, in both eras of the protocol."""
 
 import contextlib
 import json
@@ -43,7 +43,7 @@ EVENTS = {
 
 @dataclass
 class Peer:
-    """A connected client, and what its user sees."""
+    """A connected client, with callbacks that record what the server requests and sends."""
 
     transport: str
     version: str
@@ -102,7 +102,7 @@ class Peer:
         return result.content[0].text
 
     async def all_tools(self) -> list[list[str]]:
-        """The names of all tools, page by page."""
+        """Return the names of all tools, page by page."""
         pages: list[list[str]] = []
         cursor = None
         while cursor is not None or not pages:
@@ -113,10 +113,10 @@ class Peer:
 
     @contextlib.asynccontextmanager
     async def listening(self, uri: str = "config://app") -> AsyncIterator[Callable[[], Awaitable[str]]]:
-        """Hear of changes, in the way of this era: gives a function that waits for the next one.
+        """Subscribe to changes, in the way of this era; gives a function that waits for the next one.
 
-        Notifications have a stream of their own, so those of calls that were answered long ago may still be on
-        their way: they are read first, up to one that is asked for here.
+        Notifications have a stream of their own, so those of earlier calls may still arrive: they are read
+        first, up to one that is caused here.
         """
         async with self._subscribed(uri) as next_change:
             await self.text("touch", uri=uri)
@@ -149,7 +149,7 @@ class Peer:
 
 @contextlib.contextmanager
 def over_http(log: Path):
-    """The address of the app while `toolwire serve` serves it."""
+    """Run `toolwire serve --http` and give its address."""
     command = [sys.executable, "-m", "toolwire", "serve", str(APP), "--http", "--port", "0"]
     with (
         log.open("wb") as output,
@@ -169,7 +169,7 @@ def over_http(log: Path):
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    """Where the app is served over HTTP."""
+    """Serve the app over HTTP and give its address."""
     with over_http(tmp_path_factory.mktemp("http") / "stdout") as address:
         yield address
 
@@ -180,7 +180,7 @@ def url(tmp_path_factory):
     ids="-".join,
 )
 async def peer(request, tmp_path_factory):
-    """A client that can be asked everything."""
+    """Connect a client with all callbacks."""
     transport, version = request.param
     log = tmp_path_factory.mktemp("stdio") / "stderr"
     connected = Peer(transport, version, log)
@@ -200,7 +200,7 @@ async def peer(request, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def afresh(peer):
-    """Nothing of the last test is left, and none takes for ever."""
+    """Reset what earlier tests have recorded."""
     peer.action = "accept"
     peer.asked.clear()
     peer.logged.clear()
@@ -211,13 +211,13 @@ def afresh(peer):
 
 @pytest.fixture(autouse=True)
 async def limit(afresh):
-    """No test waits for ever."""
+    """Fail a test that takes too long."""
     with anyio.fail_after(LIMIT):
         yield
 
 
 async def test_hello(peer):
-    """The server tells its name, version, instructions and what it can do."""
+    """The client gets the server's name, version, instructions and capabilities."""
     assert peer.client.protocol_version == peer.version
     assert (peer.client.server_info.name, peer.client.server_info.version) == ("everyday", "1.2.3")
     assert peer.client.instructions == "For tests with real clients."
@@ -270,7 +270,7 @@ async def test_2500_tools_come_in_pages(peer):
 
 @pytest.fixture
 async def restored(peer):
-    """Tools, prompts and resources that a test has added are gone after it, also when it fails."""
+    """Remove the tools, prompts and resources that a test has added, even if it fails."""
     yield
     await peer.call("shrink", name="grown")
     for change in ("prompt_change", "resource_change"):
@@ -280,7 +280,7 @@ async def restored(peer):
 
 @pytest.mark.usefixtures("restored")
 async def test_changes_are_heard(peer):
-    """Who listens hears of new tools, prompts and resources, and of new contents of what it subscribed to."""
+    """A client that listens is notified of changed lists, and of changes of resources that it subscribed to."""
     async with peer.listening() as next_change:
         await peer.text("grow", name="grown")
         assert await next_change() == "tools"
@@ -313,7 +313,7 @@ async def test_progress(peer):
 
 
 async def test_logging(peer):
-    """Log messages arrive from the level on that the client wants, with their logger."""
+    """Log messages arrive from the requested level on, with their logger."""
     if peer.modern:
         meta = {types.LOG_LEVEL_META_KEY: "info"}
         await peer.text("chat")
@@ -328,7 +328,7 @@ async def test_logging(peer):
 
 @pytest.mark.parametrize("tool", ["hang", "busy"])
 async def test_cancel(peer, tool):
-    """A call that its caller gives up is cancelled where it runs, in a coroutine and in a thread."""
+    """If the caller is cancelled, so is the tool, in a coroutine and in a thread."""
     mark = f"{tool}-{peer.transport}-{peer.version}"
     async with anyio.create_task_group() as caller:
 
@@ -341,7 +341,7 @@ async def test_cancel(peer, tool):
 
 
 async def test_time_out(peer):
-    """A call that takes its caller too long is cancelled where it runs."""
+    """If the caller's timeout expires, the tool is cancelled."""
     mark = f"late-{peer.transport}-{peer.version}"
     with pytest.raises(MCPError) as late:
         await peer.client.call_tool("hang", {"mark": mark}, read_timeout_seconds=0.3)
@@ -351,7 +351,7 @@ async def test_time_out(peer):
 
 @pytest.mark.parametrize("tool", ["greet", "greet_in_a_thread"])
 async def test_a_question(peer, tool):
-    """A tool gets what the user answered, and that they would not."""
+    """A tool gets the user's response to an elicitation: the answer, a refusal or a cancellation."""
     assert await peer.text(tool) == "Hello Ada"
     for peer.action in ("decline", "cancel"):
         assert await peer.text(tool) == f"You {peer.action}."
@@ -359,7 +359,7 @@ async def test_a_question(peer, tool):
 
 
 async def test_two_questions(peer):
-    """One question after the other: each is asked once, and in 2026 each answer runs the tool again."""
+    """Each of two successive elicitations is sent once; in 2026-07-28 the tool runs again after each response."""
     before = int(await peer.text("count", of="ask_twice"))
     assert await peer.text("ask_twice") == "Ada is 36"
     assert peer.asked == ["Your name?", "Your age?"]
@@ -367,7 +367,7 @@ async def test_two_questions(peer):
 
 
 async def test_questions_at_once(peer):
-    """Questions that are asked together are one round."""
+    """Concurrent elicitations are sent in one round."""
     before = int(await peer.text("count", of="ask_together"))
     assert await peer.text("ask_together") == "age=36 name='Ada'"
     assert sorted(peer.asked) == ["Your age?", "Your name?"]
@@ -375,7 +375,7 @@ async def test_questions_at_once(peer):
 
 
 async def test_a_tool_that_must_not_run_twice(peer):
-    """It may ask where a call can wait, and is told clearly where it cannot."""
+    """It can elicit if the client has a session; without one it gets an error that says why."""
     before = int(await peer.text("count", of="pay"))
     if peer.modern:
         with pytest.raises(MCPError, match="must not run twice.* use a client that keeps a session"):
@@ -387,7 +387,7 @@ async def test_a_tool_that_must_not_run_twice(peer):
 
 
 async def test_model_and_roots(peer):
-    """A tool can ask the client's model and for its folders."""
+    """A tool can request sampling and roots from the client."""
     assert await peer.text("consult") == "to hm? ['file:///srv']"
 
 
@@ -407,7 +407,7 @@ async def test_resources(peer):
 
 
 async def test_prompts_and_completion(peer):
-    """Prompts are listed and made; their arguments and those of templates are completed."""
+    """Prompts are listed and rendered; their arguments and those of templates are completed."""
     (prompt,) = (await peer.client.list_prompts()).prompts
     assert [(each.name, each.required) for each in prompt.arguments] == [("code", True), ("language", False)]
     made = await peer.client.get_prompt("review", {"code": "x = 1", "language": "Finnish"})
@@ -428,7 +428,7 @@ async def test_prompts_and_completion(peer):
 
 
 async def test_what_is_printed(peer):
-    """What the file, a tool and its children print is not on the wire; over stdio it is on stderr."""
+    """What the app, a tool and its children print never mixes with the protocol; over stdio it goes to stderr."""
     assert await peer.text("noisy") == "quiet"
     if peer.transport == "stdio":
         said = peer.stderr.read_text().splitlines()
@@ -438,7 +438,7 @@ async def test_what_is_printed(peer):
 
 
 async def test_a_client_that_cannot_be_asked(peer, url):
-    """A tool that asks a client without a user fails with words that say what is missing."""
+    """Elicitation with a client without that capability fails with an error that names the capability."""
     async with Client(url, mode=MODES[peer.version]) as client:
         with pytest.raises(
             MCPError, match="needs the client capability elicitation, which this client does not declare"

@@ -1,4 +1,4 @@
-"""What calls get that are not done when the server has to end: they are cancelled, and then told so."""
+"""Calls that still run when the server shuts down are cancelled, and then their clients get an error."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ CLOSED = -32000
 
 
 class Slow:
-    """A server whose tools do not end by themselves, and what happened in which order."""
+    """A server whose tools do not end by themselves, and a record of the order of events."""
 
     def __init__(self):
         self.happened = []
@@ -58,14 +58,14 @@ class Slow:
 
 @pytest.fixture
 def patient(monkeypatch):
-    """However slow the machine is, a tool that stops has the time to."""
+    """Give tools enough time to stop, however slow the machine is."""
     for name in ("http.STOP_TIMEOUT", "http._FLUSH_TIMEOUT", "stdio._STOP_TIMEOUT", "stdio._FLUSH_TIMEOUT"):
         monkeypatch.setattr(f"toolwire.mcp.serve.{name}", LIMIT)
 
 
 @asynccontextmanager
 async def serving(slow, version, sessions=True):
-    """A client of a server that ends with a signal; it has ended after this."""
+    """Give a client of a server that a signal stops; on exit, wait until the server has stopped."""
     with anyio.fail_after(LIMIT), bound_socket("127.0.0.1", 0) as listening:
         base = f"http://127.0.0.1:{listening.getsockname()[1]}"
         async with (
@@ -91,7 +91,7 @@ async def serving(slow, version, sessions=True):
 @pytest.mark.parametrize("tool", ["wait", "told"])
 @pytest.mark.usefixtures("patient")
 async def test_a_call_that_is_not_done_is_cancelled_and_then_told(tool, version, sessions, accept):
-    """Over HTTP, after SIGTERM and the drain: an error with its id, and nothing runs on."""
+    """Over HTTP, after SIGTERM and the drain time, each call gets an error with its id, and no tool runs on."""
     slow, replies = Slow(), []
     async with serving(slow, version, sessions) as client:
         params = {"name": tool, "_meta": {"progressToken": 1}} if version != MODERN else {"name": tool}
@@ -115,7 +115,7 @@ async def test_a_call_that_is_not_done_is_cancelled_and_then_told(tool, version,
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_call_that_does_not_stop_is_told_too():
-    """In bounded time: it gets an error, though its tool does not heed its cancellation."""
+    """It gets an error within bounded time, although its tool ignores the cancellation."""
     slow, replies = Slow(), []
     async with serving(slow, HANDSHAKE) as client, anyio.create_task_group() as calls:
 
@@ -133,7 +133,7 @@ async def test_a_call_that_does_not_stop_is_told_too():
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 @pytest.mark.usefixtures("patient")
 async def test_the_same_over_stdio(version):
-    """At the end of input: what is not done after the drain is cancelled, and its error is written."""
+    """At the end of input, calls that still run after the drain time are cancelled and answered with an error."""
     slow, peer = Slow(), Peer()
     with anyio.fail_after(LIMIT):
         async with anyio.create_task_group() as tasks:
@@ -165,7 +165,7 @@ async def test_the_same_over_stdio(version):
 
 @pytest.mark.usefixtures("patient")
 async def test_a_thread_hears_that_its_call_is_over():
-    """Python cannot stop it, but it can look: `context.cancelled` is set before its client is told."""
+    """Python cannot stop a thread, but the tool sees that `context.cancelled` is set."""
     server, heard = ToolServer("s"), threading.Event()
 
     @server.tool
@@ -196,7 +196,7 @@ async def test_a_thread_hears_that_its_call_is_over():
 
 @pytest.mark.asyncio_only
 async def test_a_signal_just_after_the_announcement_ends_the_server_regularly():
-    """Whoever reads the line that it listens may stop it at once: the handler is there by then."""
+    """The signal handler is installed before the server announces that it listens."""
     with anyio.fail_after(30):
         await serve_http(
             ToolServer("calc"), port=0, on_listening=lambda _: os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The carrier of stdio, over pipes of our own."""
+"""The stdio transport, tested over pipes."""
 
 import gc
 import json
@@ -21,11 +21,11 @@ from toolwire.mcp.serve.start import as_mcp_server
 pytestmark = pytest.mark.anyio
 
 LIMIT = 20
-BAD = "\ud800"  # half of a character: no UTF-8 can hold it
+BAD = "\ud800"  # half of a surrogate pair: UTF-8 cannot encode it
 
 
 async def test_a_server_of_another_library_says_what_it_can_do():
-    """Clients of the older versions ask once, at the start, and then look at nothing that was not named."""
+    """Clients of the older versions use only what the capabilities in the `initialize` result name."""
     foreign = MCPServer("theirs")
 
     @foreign.tool()
@@ -39,7 +39,7 @@ async def test_a_server_of_another_library_says_what_it_can_do():
 
 @pytest.mark.parametrize("method", ["x/bad", "x/refuse"])
 async def test_an_answer_that_cannot_be_written_is_an_error_for_its_request(core, method):
-    """Whoever asked hears of it, and the server lives on."""
+    """The client gets an error with the request's id, and the server goes on."""
     async with serving(core) as peer:
         await peer.shake_hands()
         peer.send(method, request_id=1)
@@ -50,7 +50,7 @@ async def test_an_answer_that_cannot_be_written_is_an_error_for_its_request(core
 
 
 async def test_a_notice_that_cannot_be_written_is_left_out(core):
-    """Those behind it still come, and the answer."""
+    """Later notifications and the response are still sent."""
     async with serving(core) as peer:
         await peer.shake_hands()
         peer.send("x/notice", request_id=1)
@@ -60,7 +60,7 @@ async def test_a_notice_that_cannot_be_written_is_left_out(core):
 
 @pytest.mark.parametrize("request_id", ["1.5", "null", "true", "[1]", "{}"])
 async def test_an_id_that_is_none_is_refused(core, request_id):
-    """A request that nobody could answer is told so; it is no notification."""
+    """A request with an invalid id gets an error; it is not taken for a notification."""
     async with serving(core) as peer:
         await peer.shake_hands()
         peer.write(f'{{"jsonrpc":"2.0","id":{request_id},"method":"ping"}}')
@@ -69,14 +69,14 @@ async def test_an_id_that_is_none_is_refused(core, request_id):
 
 
 async def test_no_new_work_is_taken_at_the_end(core):
-    """After a signal, what runs is answered and what comes is refused; cancelling still works."""
+    """After a signal, running requests are answered and new ones refused; cancelling still works."""
     async with serving(core) as peer:
         await peer.shake_hands()
         peer.send("x/wait", request_id=1)
         await core.waiting.wait()
         os.kill(os.getpid(), signal.SIGTERM)
         reply = {"result": {}}
-        while "result" in reply:  # the signal takes its way
+        while "result" in reply:  # until the signal has arrived
             await anyio.lowlevel.checkpoint()
             peer.send("ping", request_id=2)
             reply = await peer.receive()
@@ -87,7 +87,7 @@ async def test_no_new_work_is_taken_at_the_end(core):
 
 
 async def test_a_call_cancelled_at_the_end_is_not_waited_for(core):
-    """What the client does not want any more holds nothing up."""
+    """A call that is cancelled does not delay the shutdown."""
     async with serving(core, drain=600) as peer:
         await peer.shake_hands()
         peer.send("x/wait", request_id=1)
@@ -98,7 +98,7 @@ async def test_a_call_cancelled_at_the_end_is_not_waited_for(core):
 
 
 async def test_nobody_reading_is_the_end(core, caplog):
-    """A client that has closed our output gets nothing more, so nothing is waited for, and nobody is told."""
+    """If the client closes our output, the server ends at once, without waiting for calls, and logs nothing."""
     async with serving(core, drain=600) as peer:
         await peer.shake_hands()
         peer.send("x/wait", request_id=1)
@@ -120,7 +120,7 @@ async def test_nobody_reading_is_the_end(core, caplog):
     ids=["deep", "many", "long"],
 )
 async def test_a_line_that_would_cost_too_much_is_refused(core, params, said):
-    """Before it is decoded, with the id of the request wherever the client puts it; and the next line is served."""
+    """Before it is decoded, with its id wherever the client puts it; the next line is served."""
     async with serving(core) as peer:
         await peer.shake_hands()
         for line in (
@@ -137,7 +137,7 @@ async def test_a_line_that_would_cost_too_much_is_refused(core, params, said):
 
 @pytest.mark.parametrize("line", ["garbage", "request"])
 async def test_a_client_that_never_reads_is_let_go(core, caplog, monkeypatch, line):
-    """When much waits for it, and it has taken nothing of that for a while."""
+    """If too much output is unread and the client reads none of it for a while, the connection ends."""
     monkeypatch.setattr(stdio, "_MAX_UNREAD", 100_000)
     monkeypatch.setattr(stdio, "_READ_TIMEOUT", 0.0)
     async with serving(core) as peer:
@@ -149,14 +149,14 @@ async def test_a_client_that_never_reads_is_let_go(core, caplog, monkeypatch, li
                 for _ in range(50):
                     peer.write(line)
             else:
-                peer.send("ping", None, "x" * 5_000 + str(number))  # it comes back
+                peer.send("ping", None, "x" * 5_000 + str(number))  # the response has it too
             await anyio.sleep(0.001)
     assert "the client has not read anything" in caplog.text
 
 
 @pytest.mark.slow
 async def test_much_may_wait_for_a_client_that_reads(core, monkeypatch):
-    """However little may wait: as long as it takes some of it, it is not let go."""
+    """As long as the client reads something, the connection does not end, however low the limit is."""
     monkeypatch.setattr(stdio, "_MAX_UNREAD", 1_000)
     async with serving(core) as peer:
         await peer.shake_hands()
@@ -167,13 +167,13 @@ async def test_much_may_wait_for_a_client_that_reads(core, monkeypatch):
 
 
 async def flood(peer, lines):
-    """Write lines from a thread, as fast as they are taken."""
+    """Write lines from a thread, as fast as the server reads them."""
     text = "\n".join(json.dumps({"jsonrpc": "2.0", **line}) for line in lines)
     await anyio.to_thread.run_sync(peer.write, text)
 
 
 async def test_a_flood_is_refused_beyond_a_limit_and_can_be_cancelled(core, monkeypatch):
-    """What was taken is answered in the end. Cancellations and pings get through meanwhile."""
+    """Accepted requests are answered in the end. Cancellations and pings get through meanwhile."""
     monkeypatch.setattr(stdio, "_MAX_PENDING", 50)
     async with serving(core) as peer:
         await peer.shake_hands()
@@ -192,7 +192,7 @@ async def test_a_flood_is_refused_beyond_a_limit_and_can_be_cancelled(core, monk
 
 
 async def test_large_requests_count_by_their_bytes(core, monkeypatch):
-    """One is always taken."""
+    """Beyond a limit of bytes, requests are refused, but one is always accepted."""
     monkeypatch.setattr(stdio, "_MAX_PENDING_BYTES", 10_000)
     async with serving(core) as peer:
         await peer.shake_hands()
@@ -206,7 +206,7 @@ async def test_large_requests_count_by_their_bytes(core, monkeypatch):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """The most that a server has held: messages, requests that run, and bytes that its client has not read."""
+    """Record the maximum of queued messages, of pending requests, and of bytes that the client has not read."""
     most = {"queued": 0, "pending": 0, "unread": 0}
 
     class Counting(stdio.LineConnection):
@@ -222,7 +222,7 @@ def counted(monkeypatch):
 
 @pytest.mark.slow
 async def test_a_hundred_thousand_requests_at_once(core, counted, monkeypatch):
-    """At a server that answers none of them: each is refused or answered in the end, and few are held."""
+    """Each is answered or refused in the end, and only a bounded number is held in memory."""
     monkeypatch.setattr(stdio, "_MAX_PENDING", 500)
     async with serving(core) as peer, anyio.create_task_group() as tasks:
         await peer.shake_hands()
@@ -237,7 +237,7 @@ async def test_a_hundred_thousand_requests_at_once(core, counted, monkeypatch):
 
 
 async def test_notifications_wait_in_the_pipe_while_the_server_takes_none(counted, monkeypatch):
-    """Such as those of a client that does not wait until the server has started."""
+    """While the server starts, it stops reading once its queue is full."""
     monkeypatch.setattr(stdio, "_MAX_QUEUED", 10)
     monkeypatch.setattr(stdio, "_MAX_POSTED", 1_000)
     start = anyio.Event()
@@ -260,7 +260,7 @@ async def test_notifications_wait_in_the_pipe_while_the_server_takes_none(counte
 
 
 async def test_a_client_that_reads_late_gets_every_answer(core, counted, monkeypatch):
-    """Nothing more is read from it meanwhile, however much it sends."""
+    """While too much output is unread, nothing more is read from the client."""
     monkeypatch.setattr(stdio, "_MAX_UNREAD", 10_000)
     monkeypatch.setattr(stdio, "_MAX_POSTED", 1_000)
     async with serving(core) as peer:
@@ -277,7 +277,7 @@ async def test_a_client_that_reads_late_gets_every_answer(core, counted, monkeyp
 
 @pytest.fixture
 def wordy():
-    """A server of one tool that says much, and counts its calls."""
+    """Return a server with one tool that returns a lot and counts its calls."""
     server = ToolServer("wordy")
     server.calls = 0
 
@@ -292,14 +292,14 @@ def wordy():
 
 
 async def flood_with_calls(peer, number):
-    """Call the wordy tool so many times, and read nothing."""
+    """Send this number of calls of the wordy tool, and read nothing."""
     await flood(
         peer, [{"id": n + 1, "method": "tools/call", "params": {"name": "much"}} for n in range(number)]
     )
 
 
 async def test_calls_do_not_begin_while_their_client_does_not_read(wordy, monkeypatch):
-    """Each would leave another result in memory. They begin when it reads, and each is answered."""
+    """Each would put another result into memory. They begin when the client reads, and each is answered."""
     monkeypatch.setattr(stdio, "_MAX_UNREAD", 100_000)
     async with serving(as_mcp_server(wordy)) as peer:
         await peer.shake_hands()
@@ -313,7 +313,7 @@ async def test_calls_do_not_begin_while_their_client_does_not_read(wordy, monkey
 
 
 async def test_a_client_that_sends_and_reads_nothing_more_is_let_go(wordy, caplog, monkeypatch):
-    """Nothing more has to be written to it for that."""
+    """The timeout also ends a connection on which nothing more is written."""
     monkeypatch.setattr(stdio, "_MAX_UNREAD", 100_000)
     monkeypatch.setattr(stdio, "_READ_TIMEOUT", 0.2)
     async with serving(as_mcp_server(wordy)) as peer:
@@ -324,7 +324,7 @@ async def test_a_client_that_sends_and_reads_nothing_more_is_let_go(wordy, caplo
 
 
 async def test_a_signal_ends_a_server_whose_client_does_not_read(wordy, monkeypatch):
-    """The calls that have not begun never begin."""
+    """Calls that have not begun are dropped."""
     monkeypatch.setattr(stdio, "_MAX_UNREAD", 100_000)
     monkeypatch.setattr(stdio, "_FLUSH_TIMEOUT", 0.1)
     async with serving(as_mcp_server(wordy), drain=0.1) as peer:
@@ -337,7 +337,7 @@ async def test_a_signal_ends_a_server_whose_client_does_not_read(wordy, monkeypa
 
 
 async def test_messages_of_the_log_arrive_in_the_order_in_which_they_were_logged():
-    """Also those that belong to no call."""
+    """Also log messages that belong to no request."""
     server = ToolServer("talkative")
 
     @server.tool

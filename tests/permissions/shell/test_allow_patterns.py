@@ -1,4 +1,4 @@
-"""`commands(allow=...)`: which rules can be made, what they stand for, and that ordinary work gets through."""
+"""`commands(allow=...)`: which rules are valid, what they allow, and that ordinary work is allowed."""
 
 import asyncio
 import shutil
@@ -30,7 +30,7 @@ def test_programs_that_start_others_need_arguments(name):
 
 @pytest.mark.parametrize("name", sorted(BUILTINS - {"["}))
 def test_builtins_that_evaluate_need_all_arguments(name):
-    """Neither the name alone nor an open word; a program of the same name elsewhere is a program."""
+    """Neither the name alone nor a wildcard can be allowed, only rules with all arguments written out."""
     for rule in (name, f"{name} *", f"{name} -v ..."):
         with pytest.raises(ValueError, match="is a shell builtin"):
             commands(allow=[rule])
@@ -232,7 +232,7 @@ def test_a_relative_program_and_a_moving_folder():
     ],
 )
 def test_which_lines_a_rule_allows(rule, line, said):
-    """Words, holes, options, wildcards, pipes."""
+    """Rules with words, gaps, options and wildcards, and lines with pipes, quotes and redirections."""
     assert verdict(line, commands(allow=[rule, "cat"])) == said
 
 
@@ -409,7 +409,7 @@ sleep 1; echo ok
     "line", [line.replace("\\\0", "\\\n") for line in HARMLESS.split("\n") if line[0] != "#"]
 )
 def test_ordinary_lines_are_allowed(line):
-    """With a list as one would write it for a coding agent; and the same lines with a note in front."""
+    """The list is as one would write it for a coding agent; the same lines pass with a comment in front."""
     policy = commands(allow=WORK, deny=["rm -rf"])
     assert verdict(line, policy) == "allow"
     assert verdict(f"# see what is there\n{line}", policy) == "allow"
@@ -459,7 +459,7 @@ def test_no_line_blocks_the_event_loop(name):
 
 
 def test_a_line_that_is_too_long_is_denied():
-    """By either side, whatever is in it."""
+    """An allow list and a deny list both deny it, whatever is in it."""
     for policy in (commands(allow=["ls"]), commands(deny=["rm"])):
         assert verdict("ls " + "a" * 65_533, policy) in ("allow", "none")
         assert verdict("ls " + "a" * 65_534, policy) == "deny"

@@ -203,7 +203,7 @@ def test_harmless_lines_pass(line):
 
 @pytest.mark.parametrize("line", NO_OPINION)
 def test_others_are_left_to_the_next(line):
-    """Neither allowed nor forbidden."""
+    """They are neither allowed nor forbidden."""
     assert verdict(line) == "none"
 
 

@@ -165,7 +165,7 @@ def allowed(policy, line):
 
 
 def make_line(chance):
-    """A line of commands, more or less well formed."""
+    """Return a line of commands, more or less well formed."""
     parts = []
     for _ in range(chance.choice((1, 1, 1, 2, 2, 3))):
         start = chance.choice(STARTS).replace(" ...", "").replace("[-r] * ", "").replace(" []", "")
@@ -246,7 +246,7 @@ def test_no_attack_breaks_an_allow_list(allow):
 
 
 def test_no_attack_breaks_the_broad_list():
-    """All lines against a list as a coding agent would have it."""
+    """No attack that a list for a coding agent would allow does any harm."""
     policy = commands(allow=BROAD)
     passed = [line for lines in ATTACKS.values() for line in lines if allowed(policy, line)]
     assert passed, "some lines are harmless, and show that the list is not empty"

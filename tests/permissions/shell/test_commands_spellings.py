@@ -1,4 +1,4 @@
-"""`commands`: no spelling of a forbidden command gets through; a real shell says what is one."""
+"""`commands`: no spelling of a forbidden command gets through; a real shell decides what is such a spelling."""
 
 import asyncio
 import os
@@ -21,14 +21,14 @@ def verdict(line):
 
 
 def quoted(word):
-    """Spellings of a word that the shell takes for the same."""
+    """Draw a spelling of a word that means the same to the shell."""
     ways = [word, f"'{word}'", f'"{word}"', f"\\{word}", f"{word[0]}''{word[1:]}", f'{word[0]}"{word[1:]}"']
     return st.sampled_from([*ways, f"{word[0]}\\\n{word[1:]}", f"$(echo {word})", f"`echo {word}`"])
 
 
 @st.composite
 def spelled(draw):
-    """A command that runs `evil`, wrapped in whatever."""
+    """Draw a command that runs `evil`, wrapped in random ways."""
     line = f"{draw(st.sampled_from(['', 'A=1 ', '2>/dev/null ', './', '! ']))}{draw(quoted('evil'))} -x"
     for _ in range(draw(st.integers(0, 4))):
         wrap = draw(st.sampled_from(WRAPS))
@@ -63,7 +63,7 @@ WRAPS = [
 @given(spelled())
 @settings(max_examples=300, deadline=None)
 def test_no_spelling_of_a_forbidden_command_gets_through(line):
-    """However it is quoted, wrapped and nested."""
+    """This holds however the command is quoted, wrapped and nested."""
     assert verdict(line) == "deny"
 
 
@@ -140,7 +140,7 @@ PIECES = [
 
 @pytest.fixture(scope="module")
 def bash(tmp_path_factory):
-    """Runs a line in a shell where `evil` leaves a mark and hardly anything else exists."""
+    """Return a function that runs a line in a nearly empty shell and tells whether it ran `evil`."""
     shell = shutil.which("bash")
     if shell is None:
         pytest.skip("no bash here")

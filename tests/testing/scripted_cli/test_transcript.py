@@ -1,4 +1,4 @@
-"""Transcripts of the scripted CLI: stored, resumed, forked and read as those of the real one, without it."""
+"""Transcripts of the scripted CLI: stored, resumed, forked and read like those of the real CLI."""
 
 import json
 
@@ -30,7 +30,7 @@ def add(a: int, b: int) -> int:
 
 @pytest.fixture
 def machine(tmp_path):
-    """Options for a machine of its own: `(name, script, **options)`."""
+    """Return a function that makes options for a machine of its own: `(name, script, **options)`."""
 
     def make(name, script, *, transcripts=True, **options):
         folder = tmp_path / name
@@ -50,7 +50,7 @@ def machine(tmp_path):
 
 
 async def ask(options, prompt):
-    """One conversation of one prompt; returns its result."""
+    """Run a conversation with one prompt and return its result."""
     messages = [message async for message in query(prompt=prompt, options=options)]
     assert isinstance(messages[-1], ResultMessage)
     assert not any(isinstance(each, MirrorErrorMessage) for each in messages)
@@ -64,7 +64,7 @@ PARALLEL = [
 
 
 async def test_a_run_is_stored_entry_for_entry(machine):
-    """As on disk, with the cost at the end; and the session functions read both alike."""
+    """Store and file have the same entries, with the cost at the end, and session functions read both alike."""
     store = InMemorySessionStore()
     options, config = machine("one", PARALLEL, session_store=store)
     async with ClaudeSDKClient(options) as client:
@@ -87,7 +87,7 @@ async def test_a_run_is_stored_entry_for_entry(machine):
 
 
 async def test_a_conversation_goes_on_from_a_store_on_another_machine(machine):
-    """With what was said, and the cost so far; files are not needed for the first part."""
+    """It has the earlier messages and cost; the first part needs no files on disk."""
     store = InMemorySessionStore()
     options, _ = machine("one", [say("Under the mat.")], transcripts=False, session_store=store)
     first = await ask(options, "The key is under the mat")
@@ -110,7 +110,7 @@ async def test_a_conversation_goes_on_from_a_store_on_another_machine(machine):
 
 
 async def test_the_newest_conversation_is_continued(machine):
-    """By `continue_conversation`, on disk alone."""
+    """This is done with `continue_conversation`, without a store."""
     options, config = machine("one", [say("One.")])
     first = await ask(options, "first")
     options, _ = machine("one", [say("Two.")], continue_conversation=True)
@@ -120,7 +120,7 @@ async def test_the_newest_conversation_is_continued(machine):
 
 
 async def test_a_fork_has_an_id_of_its_own(machine):
-    """And what was said before; the old one stays as it was."""
+    """It also has the earlier messages; the original session is unchanged."""
     store = InMemorySessionStore()
     options, config = machine("one", [say("One.")], session_store=store)
     first = await ask(options, "first")
@@ -136,7 +136,7 @@ async def test_a_fork_has_an_id_of_its_own(machine):
 
 
 async def test_an_unknown_conversation_is_refused_as_by_the_real_cli(machine):
-    """When files are written; otherwise any id goes, as tests that only name one expect."""
+    """It is refused if transcripts are written; otherwise any id is accepted, as tests that only set one expect."""
     name = "11111111-1111-4111-8111-111111111111"
     options, _ = machine("one", [say("One.")], resume=name)
     with pytest.raises(ProcessError):
@@ -149,7 +149,7 @@ async def test_an_unknown_conversation_is_refused_as_by_the_real_cli(machine):
 
 
 async def test_nothing_is_written_or_reported_unless_asked(machine):
-    """A test of something else leaves no history."""
+    """So a test of something else leaves no transcripts."""
     options, config = machine("one", [say("One.")], transcripts=False)
     async with ClaudeSDKClient(options) as client:
         await client.query("x")

@@ -1,4 +1,4 @@
-"""`ToolServer`: what each message gets, and what tools can do."""
+"""`ToolServer`: the response to each message, and what tools can do."""
 
 import contextvars
 import logging
@@ -33,7 +33,6 @@ from toolwire import (
 from toolwire._protocol.jsonrpc import Interrupted, Unanswerable
 from toolwire._protocol.lines import encode
 from toolwire._support.tasks import on_trio
-from toolwire.tools.dispatch.connection import DirectConnection
 
 pytestmark = pytest.mark.anyio
 
@@ -63,11 +62,11 @@ def text(answer):
     return answer["result"]["content"][0]["text"]
 
 
-# The handshake and the list.
+# The handshake and the list of tools.
 
 
 async def test_initialize(client):
-    """The handshake tells name, version, capabilities and instructions, in the version asked for."""
+    """The handshake returns name, version, capabilities and instructions, in the requested protocol version."""
     answer = await client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
     assert answer["result"] == {
         "protocolVersion": "2025-11-25",
@@ -81,20 +80,20 @@ async def test_initialize(client):
     ("asked", "given"), [("2024-11-05", "2024-11-05"), ("1999-01-01", "2025-11-25"), (None, "2025-11-25")]
 )
 async def test_protocol_versions(client, asked, given):
-    """A version that we know is taken, any other gets ours."""
+    """A version that we know is accepted; any other is answered with our newest."""
     answer = await client.request("initialize", {"protocolVersion": asked})
     assert answer["result"]["protocolVersion"] == given
 
 
 async def test_initialize_again_on_a_live_connection(client):
-    """The CLI initializes again in mid-session; the server lives on."""
+    """The CLI initializes again in mid-session; the server goes on."""
     for _ in range(3):
         assert "result" in await client.request("initialize", {"protocolVersion": "2025-11-25"}, id=0)
         assert text(await client.call("add", a=1, b=2)) == "3.0"
 
 
 async def test_ping_and_notifications(client):
-    """A ping is answered, notifications of any kind are only heard."""
+    """A ping is answered; notifications of any kind get no response."""
     assert (await client.request("ping"))["result"] == {}
     await client.notify("notifications/initialized")
     await client.notify("notifications/unheard/of")
@@ -134,7 +133,7 @@ async def test_a_long_list_comes_in_pages():
 
 
 async def test_an_empty_server_has_an_empty_list():
-    """No tools is a list of none."""
+    """Without tools, the list is empty."""
     async with connected(ToolServer("empty")) as client:
         assert (await client.request("tools/list"))["result"] == {"tools": []}
 
@@ -152,19 +151,19 @@ async def test_the_list_is_encoded_once():
     await connection.aclose()
 
 
-# Errors, by code (R21).
+# Errors, by code.
 
 
 @pytest.mark.parametrize("message", [[], "text", 5, None, True])
 async def test_not_an_object_is_unanswerable(client, message):
-    """No JSON-RPC reply fits a message that is no object."""
+    """No JSON-RPC response fits a message that is not an object."""
     with pytest.raises(Unanswerable):
         await client.connection.answer(message)
 
 
 @pytest.mark.parametrize("message_id", [None, [], {}, True])
 async def test_an_unusable_id_is_unanswerable(client, message_id):
-    """A reply with an id of null would hang the CLI."""
+    """A response with an id of null would hang the CLI."""
     with pytest.raises(Unanswerable):
         await client.connection.answer({"jsonrpc": "2.0", "id": message_id, "method": "ping"})
 
@@ -189,7 +188,7 @@ async def test_an_unusable_id_is_unanswerable(client, message_id):
     ],
 )
 async def test_error_codes(client, message, code):
-    """Each kind of broken request has its code, and the reply has the request's id."""
+    """Each kind of invalid request has its error code, and the response has the request's id."""
     answer = await client.connection.answer(message)
     assert answer["id"] == 1
     assert answer["error"]["code"] == code
@@ -197,20 +196,20 @@ async def test_error_codes(client, message, code):
 
 
 async def test_an_unknown_method_is_named(client):
-    """The error says which method, and of which server."""
+    """The error's data has the method and the server's name."""
     answer = await client.request("resources/list")
     assert answer["error"]["data"] == {"method": "resources/list", "server": "calc"}
 
 
 async def test_an_unknown_tool_suggests_the_nearest(client):
-    """A misspelt tool name gets a hint."""
+    """The error for an unknown tool suggests the most similar name."""
     error = (await client.call("ad"))["error"]
     assert error["code"] == -32602
     assert error["message"] == "Unknown tool: 'ad'. Did you mean 'add'?"
 
 
 async def test_every_violation_is_named(client):
-    """Wrong arguments never reach the function, and the reply names each of them."""
+    """Wrong arguments never reach the function, and the error names each of them."""
     error = (await client.call("add", a="x", c=1))["error"]
     assert error["code"] == -32602
     assert error["message"].startswith("Validation failed: ")
@@ -219,14 +218,14 @@ async def test_every_violation_is_named(client):
 
 @pytest.mark.parametrize("data", [b"{", "not json", b"\xff"])
 async def test_bytes_that_are_no_json(client, data):
-    """A parse error has its code, with details."""
+    """They get a parse error with details."""
     error = orjson.loads(await client.connection.answer_bytes(data))["error"]
     assert error["code"] == -32700
     assert error["data"]["details"]
 
 
 async def test_bytes_in_bytes_out(client):
-    """The same answers for text off a wire."""
+    """`answer_bytes` gives the same responses for JSON bytes."""
     answer = await client.connection.answer_bytes(b'{"jsonrpc":"2.0","id":"x","method":"ping"}')
     assert orjson.loads(answer) == {"jsonrpc": "2.0", "id": "x", "result": {}}
     assert await client.connection.answer_bytes(b'{"jsonrpc":"2.0","method":"notifications/x"}') is None
@@ -234,9 +233,9 @@ async def test_bytes_in_bytes_out(client):
 
 
 async def test_a_wrong_result_type_is_an_internal_error(caplog):
-    """A value that cannot be a result is the server's fault, and its type is named."""
+    """A value that cannot be a result is an internal error that names its type."""
     server = ToolServer("s")
-    server.tool(lambda: threading.Lock(), name="bad")  # noqa: PLW0108 - the class itself tells no signature
+    server.tool(lambda: threading.Lock(), name="bad")  # noqa: PLW0108 - the class itself has no signature
     async with connected(server) as client:
         error = (await client.call("bad"))["error"]
     assert error["code"] == -32603
@@ -244,7 +243,7 @@ async def test_a_wrong_result_type_is_an_internal_error(caplog):
 
 
 async def test_an_exception_is_an_error_result(client, caplog):
-    """What a tool raises reaches the model as text, and the log with its trace."""
+    """The model gets the exception as text; the log has its traceback."""
     with caplog.at_level(logging.WARNING, logger="toolwire.server"):
         answer = await client.call("divide", a=1, b=0)
     assert answer["result"]["isError"] is True
@@ -253,7 +252,7 @@ async def test_an_exception_is_an_error_result(client, caplog):
 
 
 async def test_a_tool_error_chooses_its_words(caplog):
-    """`ToolError` goes out as it is and is not logged as a failure."""
+    """The text of a `ToolError` reaches the model unchanged, and it is not logged as a failure."""
     server = ToolServer("s")
 
     @server.tool
@@ -267,7 +266,7 @@ async def test_a_tool_error_chooses_its_words(caplog):
 
 
 async def test_debug_mode_carries_the_trace():
-    """With debug=True the trace is in the result's _meta, otherwise nowhere."""
+    """With debug=True the traceback is in the result's `_meta`, otherwise not."""
     for debug in (True, False):
         server = ToolServer("s", debug=debug)
         server.tool(lambda: 1 / 0, name="fail")
@@ -277,7 +276,7 @@ async def test_debug_mode_carries_the_trace():
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyError("k"), AssertionError()])
 async def test_odd_exceptions_are_error_results_too(error):
-    """sys.exit() in a tool, and exceptions without text, do no harm."""
+    """`SystemExit` and exceptions without text are error results, and the server goes on."""
 
     async def fail():
         raise error
@@ -290,16 +289,7 @@ async def test_odd_exceptions_are_error_results_too(error):
         assert (await client.request("ping"))["result"] == {}
 
 
-async def test_violations_as_results():
-    """Over other transports MCP wants violations as error results: the same text."""
-    connection = DirectConnection(calc, RecordingChannel(), violations_as_results=True)
-    answer = await Client(connection).call("add", a="x")
-    assert answer["result"]["isError"]
-    assert text(answer).startswith("Validation failed: ")
-    await connection.aclose()
-
-
-# Handlers.
+# Functions as handlers.
 
 
 async def test_sync_tools_run_in_threads_and_async_ones_on_the_loop():
@@ -341,7 +331,7 @@ async def test_context_variables_reach_sync_and_async_tools():
 
 
 async def test_official_handlers_get_a_dict_and_may_take_the_context():
-    """Handlers of the official form, sync or async, with or without a context."""
+    """Handlers of the official form may be sync or async, with or without a context."""
 
     @tool("one", "", {"a": int})
     async def one(args):
@@ -358,7 +348,7 @@ async def test_official_handlers_get_a_dict_and_may_take_the_context():
 
 
 async def test_results_of_many_kinds():
-    """What a tool returns is what goes out."""
+    """None, data, images and whole results become the right content blocks."""
     png = b"\x89PNG\r\n\x1a\n" + b"0" * 20
     server = ToolServer("s")
     server.tool(lambda: None, name="nothing")
@@ -381,7 +371,7 @@ async def test_results_of_many_kinds():
 
 
 async def test_structured_output():
-    """A declared output goes out as schema and as structured content, with the same JSON as text."""
+    """The declared output is listed as a schema, and results have structured content with the same JSON as text."""
     server = ToolServer("s")
 
     @server.tool(structured=True)
@@ -403,7 +393,7 @@ async def test_structured_output():
 
 
 async def test_text_that_the_cli_would_hide_is_warned_about(caplog):
-    """Text beside other structured content would be lost: the log says so."""
+    """The CLI drops text beside differing structured content: a warning says so."""
     server = ToolServer("s")
     server.tool(
         lambda: {"content": [{"type": "text", "text": "hi"}], "structuredContent": {"a": 1}}, name="both"
@@ -414,7 +404,7 @@ async def test_text_that_the_cli_would_hide_is_warned_about(caplog):
 
 
 async def test_definition_has_all_that_was_set():
-    """Title, annotations and _meta are in the definition under the wire's names."""
+    """Title, annotations and `_meta` are in the definition under their names in MCP."""
     server = ToolServer("s")
     server.tool(
         lambda: 1,
@@ -443,7 +433,7 @@ async def test_definition_has_all_that_was_set():
 
 
 async def test_context_knows_the_call():
-    """Ids, names, state and session are there."""
+    """The context has ids, names, state and session."""
     seen = []
     server = ToolServer("s", state={"n": 1})
 
@@ -457,7 +447,7 @@ async def test_context_knows_the_call():
 
 
 async def test_progress_and_logs_go_out_from_threads_and_from_the_loop():
-    """Both kinds of tool can report, and may await it or not."""
+    """Sync and async tools can report progress and log, and may await it or not."""
     server, channel = ToolServer("s"), RecordingChannel()
 
     @server.tool
@@ -488,7 +478,7 @@ async def test_progress_and_logs_go_out_from_threads_and_from_the_loop():
 
 
 async def test_no_token_no_progress_and_no_level_no_log():
-    """Progress needs a token, a log the level that the client set."""
+    """Progress is sent only with a token, log messages only from the client's level on."""
     server, channel = ToolServer("s"), RecordingChannel()
 
     @server.tool
@@ -504,7 +494,7 @@ async def test_no_token_no_progress_and_no_level_no_log():
 
 
 async def test_asking_the_client():
-    """Elicitation, sampling and roots are asked of the client, typed both ways, from sync tools too."""
+    """A tool can request elicitation, sampling and roots, with typed arguments and results; sync tools too."""
     answers = {
         "elicitation/create": {"action": "accept", "content": {"name": "Ada", "age": "36"}},
         "sampling/createMessage": {
@@ -544,7 +534,7 @@ class Name(TypedDict):
 
 
 async def test_an_answer_of_a_standard_typed_dict():
-    """`elicit` takes the TypedDict of the standard library on every Python."""
+    """`elicit` accepts the TypedDict of the standard library on every Python."""
     server = ToolServer("s")
 
     @server.tool
@@ -557,7 +547,7 @@ async def test_an_answer_of_a_standard_typed_dict():
 
 
 async def test_a_client_that_cannot_be_asked():
-    """A refusal is an exception in the tool, and a clear error for the model if it is not caught."""
+    """A request that the client refuses raises `McpError` in the tool."""
     server = ToolServer("s")
 
     @server.tool
@@ -571,19 +561,19 @@ async def test_a_client_that_cannot_be_asked():
         assert text(await client.call("ask")) == "refused: -32601"
 
 
-# Cancellation and time.
+# Cancellation and timeouts.
 
 
 @pytest.fixture(params=["scopes of anyio", "tasks alone"])
 def scopes(request, monkeypatch):
-    """Calls that were started after anyio was used, and before."""
+    """Start calls with anyio's cancel scopes, and with bare tasks as before anyio was used."""
     if request.param == "tasks alone":
-        monkeypatch.setattr("toolwire.tools.dispatch.connection.has_scopes", on_trio)
+        monkeypatch.setattr("toolwire._support.tasks.has_scopes", on_trio)
 
 
 @pytest.mark.usefixtures("scopes")
 async def test_cancel_reaches_an_async_tool():
-    """The newest open call with the id is cancelled, and answered as cancelled."""
+    """The newest open call with the id is cancelled, and its response is the error "cancelled"."""
     server = ToolServer("s")
     started, ended = anyio.Event(), []
 
@@ -611,7 +601,7 @@ async def test_cancel_reaches_an_async_tool():
 
 
 async def test_an_async_tool_sees_in_its_cleanup_that_it_was_cancelled():
-    """Also when it was whoever awaits the answer that was cancelled, as a server over HTTP is."""
+    """Also if the task that awaits the response was cancelled, as when serving over HTTP."""
     server = ToolServer("s")
     started, seen = anyio.Event(), []
 
@@ -633,7 +623,7 @@ async def test_an_async_tool_sees_in_its_cleanup_that_it_was_cancelled():
 
 @pytest.mark.usefixtures("scopes")
 async def test_cancel_is_visible_to_a_sync_tool_and_waits_for_nothing():
-    """A sync tool sees the flag; the reply does not wait for it."""
+    """A sync tool sees `context.cancelled`; the response does not wait for the tool."""
     server = ToolServer("s")
     started, told = threading.Event(), threading.Event()
 
@@ -659,7 +649,7 @@ async def test_cancel_is_visible_to_a_sync_tool_and_waits_for_nothing():
 
 @pytest.mark.usefixtures("scopes")
 async def test_of_two_calls_with_one_id_the_newest_is_cancelled():
-    """The CLI uses ids again while older ones are open."""
+    """The CLI uses ids again while older calls are open."""
     server = ToolServer("s")
     running, release = [], anyio.Event()
 
@@ -687,7 +677,7 @@ async def test_of_two_calls_with_one_id_the_newest_is_cancelled():
 
 @pytest.mark.parametrize("own", [True, False])
 async def test_time_out(own):
-    """A tool's own time-out, or the server's, ends a call with an error result."""
+    """The timeout of a tool, or else of its server, ends a call with an error result."""
     server = ToolServer("s", timeout=None if own else 0.05)
 
     @server.tool(timeout=0.05 if own else None)
@@ -705,7 +695,7 @@ async def test_time_out(own):
 
 
 async def test_a_time_out_inside_a_tool_is_its_own():
-    """TimeoutError raised by the tool is not taken for the call's limit."""
+    """A `TimeoutError` that the tool raises is not taken for the timeout of the call."""
     server = ToolServer("s", timeout=10)
 
     @server.tool
@@ -718,7 +708,7 @@ async def test_a_time_out_inside_a_tool_is_its_own():
 
 
 async def test_closing_cancels_what_runs():
-    """`aclose` answers open calls and never closes the server."""
+    """`aclose` answers open calls, and the server can be connected to again."""
     server = ToolServer("s")
     started = anyio.Event()
 
@@ -743,7 +733,7 @@ async def test_closing_cancels_what_runs():
 
 
 async def test_1000_calls_at_once_none_lost_or_crossed():
-    """Out of order, half of them sharing ids, each gets its own answer."""
+    """Calls that end out of order and share ids in pairs each get their own response."""
     server = ToolServer("s")
     gates = [anyio.Event() for _ in range(1_000)]
 
@@ -767,7 +757,7 @@ async def test_1000_calls_at_once_none_lost_or_crossed():
 
 
 async def test_a_thread_sees_that_its_caller_is_gone():
-    """When the task that awaits the answer is cancelled from outside, a sync tool sees it."""
+    """If the task that awaits the response is cancelled, a sync tool sees it."""
     server, started, told = ToolServer("s"), threading.Event(), threading.Event()
 
     @server.tool
@@ -786,12 +776,12 @@ async def test_a_thread_sees_that_its_caller_is_gone():
     assert told.wait(5)
 
 
-# What a carrier may do besides.
+# What the channel to a client may do besides.
 
 
 @pytest.mark.parametrize("name", ["threaded", "on_loop", "grouped"])
 async def test_an_interruption_passes_through(caplog, name):
-    """`Interrupted` out of `ask` leaves `answer` as it is, past `except Exception`, and nothing is logged."""
+    """`Interrupted` from the channel passes `except Exception` in the tool and leaves `answer`, without a log."""
 
     def interrupt(params):
         raise Interrupted
@@ -852,11 +842,11 @@ async def test_a_channel_learns_whether_a_call_may_be_repeated():
     assert server.add(add).repeatable
 
 
-# Changes.
+# Changed lists of tools.
 
 
 async def test_changes_are_announced_once_per_batch():
-    """Ten changes at once are one notification, to every connection."""
+    """Ten changes at once cause one notification to each connection."""
     server = ToolServer("s")
     channels = [RecordingChannel(), RecordingChannel()]
     connections = [server.connect(channel) for channel in channels]
@@ -877,7 +867,7 @@ async def test_changes_are_announced_once_per_batch():
 
 
 async def test_a_change_from_another_thread():
-    """Tools may be added from any thread."""
+    """A tool that is added in another thread is announced and can be called."""
     server, channel = ToolServer("s"), RecordingChannel()
     async with connected(server, channel) as client:
         await anyio.to_thread.run_sync(lambda: server.tool(lambda: "x", name="late"))
@@ -888,7 +878,7 @@ async def test_a_change_from_another_thread():
 
 @pytest.mark.parametrize("name", ["", "  ", "a" * 129, "tab\t", 5, None, "::"])
 def test_illegal_names_of_servers_are_refused(name):
-    """A name that the model could not use is refused where it is given."""
+    """A name that the CLI could not use is refused when it is given."""
     with pytest.raises(ToolDefinitionError):
         ToolServer(name)
 
@@ -904,13 +894,13 @@ def test_illegal_names_of_tools_are_refused(name):
     ("name", "spelt"), [("", "''"), ("  ", "'__'"), ("tab\t", "'tab_'"), ("天気", "'__'")]
 )
 def test_odd_names_of_tools_are_warned_about(name, spelt):
-    """The CLI finds a name of its own for it, so the tool runs; the warning tells that name."""
+    """The CLI replaces such a name by another, which the warning shows; the tool works."""
     with pytest.warns(ToolwireWarning, match=f"The CLI calls it {spelt}"):
         Tool(name, "", {"type": "object"}, print)
 
 
 def test_names_that_the_cli_would_merge_are_refused():
-    """`a.b` and `a_b` would be one tool to the CLI."""
+    """The CLI would take `a.b` and `a_b` for the same tool."""
     server = ToolServer("s")
     server.tool(lambda: 1, name="a.b")
     with pytest.raises(ToolDefinitionError, match="spells the same"):
@@ -920,7 +910,7 @@ def test_names_that_the_cli_would_merge_are_refused():
 
 
 def test_removing_what_is_not_there():
-    """The error names the nearest."""
+    """The error suggests the most similar name."""
     with pytest.raises(KeyError, match="Did you mean 'add'"):
         ToolServer("s", tools=[add]).remove("ad")
 
@@ -936,7 +926,7 @@ def test_removing_what_is_not_there():
     ],
 )
 def test_a_schema_that_the_cli_could_not_take_is_refused(schema):
-    """One such tool would cost the server all its tools."""
+    """One tool with an invalid schema would make the CLI drop all tools of the server."""
     with pytest.raises(ToolDefinitionError):
         Tool("t", "", schema, print)
 
@@ -945,13 +935,13 @@ def test_a_schema_that_the_cli_could_not_take_is_refused(schema):
     "settings", [{"readonly": True}, {"policy": "sometimes"}, {"timeout": 0}, {"structured": True}]
 )
 def test_settings_that_cannot_work_are_refused(settings):
-    """Misspelt and impossible settings are named."""
+    """Misspelt and impossible settings raise an error."""
     with pytest.raises(ToolDefinitionError):
         ToolServer("s").tool(lambda: 1, name="t", **settings)
 
 
 def test_generators_are_refused():
-    """A generator gives no one result."""
+    """A generator has no single result."""
 
     def numbers():
         yield 1
@@ -961,7 +951,7 @@ def test_generators_are_refused():
 
 
 def test_the_decorated_function_stays_a_function():
-    """`@server.tool` gives the function back; bare `@tool` a Tool that can still be called."""
+    """`@server.tool` returns the function itself; bare `@tool` returns a Tool that can still be called."""
     assert add(1, 2) == 3
     wrapped = tool(add)
     assert isinstance(wrapped, Tool)
@@ -969,11 +959,11 @@ def test_the_decorated_function_stays_a_function():
     assert wrapped.name == "add"
 
 
-# State that lives.
+# Lifespans.
 
 
 async def test_lifespan_opens_with_the_first_connection_and_closes_after_the_last():
-    """Two clients share one opening; a third, later, gets a new one."""
+    """Two connections share one lifespan; a later one starts a new one."""
     events = []
 
     @asynccontextmanager
@@ -999,7 +989,7 @@ async def test_lifespan_opens_with_the_first_connection_and_closes_after_the_las
 
 
 async def test_a_lifespan_that_fails_is_told_to_every_call(caplog):
-    """The handshake works, each call says why the server cannot."""
+    """The handshake works, but each call gets the lifespan's error."""
 
     @asynccontextmanager
     async def lifespan(server):
@@ -1014,7 +1004,7 @@ async def test_a_lifespan_that_fails_is_told_to_every_call(caplog):
     assert "no database" in error["message"]
 
 
-# Nothing unanswered.
+# Any message at all.
 
 
 json_values = st.recursive(
@@ -1066,7 +1056,7 @@ rpc_like = st.fixed_dictionaries(
 
 @pytest.fixture
 async def full_client():
-    """A client of a server that answers every method."""
+    """Give a client of a server that has tools, resources, prompts and completion."""
     server = ToolServer("full", tools=[add, divide])
     server.add_resource("file:///{path}", lambda path: path, name="file")
     server.add_prompt(lambda a, b: f"{a} {b}", name="write", complete={"a": ["this", "that"]})
@@ -1079,7 +1069,7 @@ async def full_client():
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(message=rpc_like | json_values)
 async def test_every_message_gets_exactly_one_answer(full_client, message, anyio_backend):
-    """Any JSON at all: a reply with the request's id, nothing for what wants none, or a refusal by the carrier."""
+    """Any JSON gets a response with its id, nothing if it needs none, or raises `Unanswerable`."""
     try:
         answer = await full_client.connection.answer(message)
     except Unanswerable:
@@ -1106,7 +1096,7 @@ async def test_every_message_gets_exactly_one_answer(full_client, message, anyio
 
 @pytest.mark.process
 def test_a_hung_sync_tool_does_not_block_the_exit(tmp_path):
-    """Python exits although a tool's thread never returns."""
+    """Python exits even if the thread of a sync tool never returns."""
     program = (
         "import anyio, threading\n"
         "from toolwire._support.threads import Workers\n"

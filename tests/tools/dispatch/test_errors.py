@@ -1,4 +1,4 @@
-"""What tools may do wrong without harm to anybody else: odd text, odd numbers, exits, threads that wait."""
+"""Mistakes of tools that must harm no one else: unencodable text, odd numbers, exits, threads that wait."""
 
 import json
 import logging
@@ -16,22 +16,22 @@ from toolwire.tools.results.to_json import sendable
 
 pytestmark = pytest.mark.anyio
 
-HALF = "cut \ud800"  # half of a character, as in names of files that are no UTF-8
+HALF = "cut \ud800"  # a lone surrogate, as in names of files that are not UTF-8
 SHOWN = "cut \\ud800"
 
 
 def writable(message):
-    """Whether UTF-8 and strict JSON can carry it."""
+    """Return True if a message can be written as strict JSON in UTF-8; raise an error otherwise."""
     json.dumps(message, allow_nan=False, ensure_ascii=False).encode()
     return True
 
 
-# Text that no wire can carry.
+# Text that cannot be encoded.
 
 
 @pytest.fixture
 def unlogged():
-    """No log is kept: what reports the tests is a wire too."""
+    """Turn logging off, since pytest's reports could not encode this text either."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -104,14 +104,14 @@ def odd_server():
 )
 @pytest.mark.usefixtures("unlogged")
 async def test_every_answer_can_be_written(method, params):
-    """Whatever text a function or a client gives, the answer is JSON in UTF-8."""
+    """Whatever text a function or a client gives, the response is JSON in UTF-8."""
     async with connected(odd_server()) as client:
         assert writable(await client.request(method, params))
 
 
 @pytest.mark.usefixtures("unlogged")
 async def test_errors_show_what_could_not_be_written():
-    """Half a character is shown as its escape, in the text and in the data."""
+    """A lone surrogate is shown as its escape sequence, in the message and in the data."""
     async with connected(odd_server()) as client:
         error = (await client.call("raises", kind="rpc"))["error"]
         assert (error["code"], error["message"], error["data"]) == (-32000, SHOWN, {"at": SHOWN})
@@ -138,7 +138,7 @@ async def test_an_exception_that_cannot_be_shown_is_named():
 
 @pytest.mark.parametrize("threaded", [True, False])
 async def test_notices_and_questions_can_be_written(threaded):
-    """Log data, progress and questions go out as what JSON has, in both kinds of tool."""
+    """Log data, progress and elicitations are made encodable, in both kinds of tool."""
     server = ToolServer("s")
     channel = RecordingChannel({"elicitation/create": {"action": "decline"}}, {"elicitation": {}})
     odd = [HALF, {HALF: [HALF]}, math.nan, b"\xff", object, {1, 2}, 1 << 70]
@@ -171,7 +171,7 @@ async def test_notices_and_questions_can_be_written(threaded):
 
 
 async def test_a_value_that_cannot_even_be_shown():
-    """A log of an object whose `repr` fails names its class."""
+    """An object whose `repr` fails is logged as the name of its class."""
 
     class Broken:
         def __repr__(self):
@@ -181,7 +181,7 @@ async def test_a_value_that_cannot_even_be_shown():
 
 
 async def test_a_server_logs_only_at_levels_that_there_are():
-    """`ToolServer.log` refuses a level where it is called, not on the event loop."""
+    """`ToolServer.log` raises the error for an unknown level to its caller, not on the event loop."""
     server = ToolServer("s")
     async with connected(server):
         with pytest.raises(ValueError, match="unknown log level"):
@@ -207,7 +207,7 @@ async def test_a_server_logs_only_at_levels_that_there_are():
     ],
 )
 async def test_progress_takes_numbers_only(given, kind, threaded):
-    """What is no finite number is an error of the tool, and nothing goes out."""
+    """Anything but a finite number is an error of the tool, and no notification is sent."""
     server, channel = ToolServer("s"), RecordingChannel()
 
     @server.tool(inline=not threaded)
@@ -222,7 +222,7 @@ async def test_progress_takes_numbers_only(given, kind, threaded):
 
 
 async def test_progress_of_large_numbers():
-    """An integer too large to be exact everywhere goes out as a float."""
+    """An integer that is too large for other implementations is sent as a float."""
     server, channel = ToolServer("s"), RecordingChannel()
 
     @server.tool
@@ -236,7 +236,7 @@ async def test_progress_of_large_numbers():
 
 @pytest.mark.parametrize("cursor", ["9" * 5000, "1" * 10, "1", "-1", "x", "", 1, ["x" * 500]])
 async def test_a_cursor_that_was_never_given(cursor):
-    """It is a wrong parameter, however long it is, and the answer is short."""
+    """It is an invalid parameter, however long it is, and the error is short."""
     async with connected(ToolServer("s")) as client:
         error = (await client.request("tools/list", {"cursor": cursor}))["error"]
         assert error["code"] == -32602
@@ -248,7 +248,7 @@ async def test_a_cursor_that_was_never_given(cursor):
 
 @pytest.fixture
 def caught():
-    """SIGINT is handled, as it is while a server runs."""
+    """Install a handler for SIGINT, as while a server runs."""
     before = signal.signal(signal.SIGINT, lambda *_: None)
     yield
     signal.signal(signal.SIGINT, before)
@@ -300,7 +300,7 @@ def quitting_server():
 @pytest.mark.parametrize("kind", ["interrupt", "exit"])
 @pytest.mark.parametrize("name", ["sync", "inline", "async", "grouped", "waits"])
 async def test_a_tool_that_raises_an_exit_fails_alone(name, kind):
-    """`KeyboardInterrupt` and `SystemExit` of a tool are error results."""
+    """`KeyboardInterrupt` and `SystemExit` that a tool raises become error results."""
     async with connected(quitting_server()) as client:
         assert (await client.call(name, kind=kind))["result"]["isError"]
         assert (await client.call("add", a=1))["result"]["content"][0]["text"] == "2"
@@ -309,7 +309,7 @@ async def test_a_tool_that_raises_an_exit_fails_alone(name, kind):
 @pytest.mark.usefixtures("caught")
 @pytest.mark.parametrize("kind", ["interrupt", "exit"])
 async def test_a_resource_or_prompt_that_raises_an_exit_fails_alone(kind):
-    """They are JSON-RPC errors."""
+    """`KeyboardInterrupt` and `SystemExit` that they raise become JSON-RPC errors."""
     async with connected(quitting_server()) as client:
         read = await client.request("resources/read", {"uri": f"quits://{kind}"})
         got = await client.request("prompts/get", {"name": "quits", "arguments": {"kind": kind}})
@@ -318,7 +318,7 @@ async def test_a_resource_or_prompt_that_raises_an_exit_fails_alone(kind):
 
 @pytest.fixture
 def heeds_ctrl_c():
-    """Python's own handler is in place. It is not where these tests run in the background of a shell."""
+    """Install Python's own handler, which is missing if these tests run in the background of a shell."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -326,7 +326,7 @@ def heeds_ctrl_c():
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
 async def test_an_interrupt_of_a_thread_is_never_ctrl_c():
-    """A sync tool's own `KeyboardInterrupt` is told from a signal even where Python's handler is in place."""
+    """A `KeyboardInterrupt` that a sync tool raises is an error result even with Python's own signal handler."""
     async with connected(quitting_server()) as client:
         assert (await client.call("sync", kind="interrupt"))["result"]["isError"]
 
@@ -335,7 +335,7 @@ async def test_an_interrupt_of_a_thread_is_never_ctrl_c():
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("inline", [True, False])
 def test_ctrl_c_is_not_swallowed(backend, inline):
-    """A real signal while a tool runs ends the program."""
+    """A real SIGINT while a tool runs ends the program."""
     server = ToolServer("s")
 
     def press() -> None:
@@ -362,7 +362,7 @@ def test_ctrl_c_is_not_swallowed(backend, inline):
 
 
 class Mute(RecordingChannel):
-    """Is asked, and never answers."""
+    """A channel that never answers requests."""
 
     def __init__(self):
         super().__init__(capabilities={"elicitation": {}})
@@ -379,11 +379,11 @@ class Mute(RecordingChannel):
 
 @pytest.mark.parametrize("how", ["cancelled", "timed out", "closed"])
 async def test_a_thread_that_waits_is_let_go_when_its_call_ends(how):
-    """`context.wait()` raises `ToolCancelled`, what it waited for is cancelled, and its thread is free again."""
+    """`context.wait()` raises `ToolCancelled`, the awaitable is cancelled, and the thread is free again."""
     server = ToolServer("s", workers=1)
     raised, gone = [], threading.Event()
 
-    @server.tool(timeout=0.05 if how == "timed out" else None)
+    @server.tool(timeout=0.5 if how == "timed out" else None)
     def ask(context: Context) -> None:
         try:
             context.wait(context.elicit("q"))
@@ -415,7 +415,7 @@ async def test_a_thread_that_waits_is_let_go_when_its_call_ends(how):
 
 
 async def test_what_a_thread_waits_for_may_fail():
-    """What is awaited for a thread raises there, as it is."""
+    """`context.wait()` raises the exception of the awaitable unchanged."""
     server = ToolServer("s")
 
     async def fails() -> None:
@@ -439,7 +439,7 @@ async def test_what_a_thread_waits_for_may_fail():
 @pytest.mark.usefixtures("caught")
 @pytest.mark.parametrize("kind", [RuntimeError, SystemExit, KeyboardInterrupt])
 async def test_a_lifespan_that_cannot_open_is_an_error_of_each_call(kind):
-    """Whatever it raises, calls are refused with it and nothing else ends."""
+    """Whatever it raises, calls get an error with its text, and the program goes on."""
 
     class Fails:
         async def __aenter__(self):
@@ -461,7 +461,7 @@ def lambda_tool() -> str:
 
 
 async def test_a_lifespan_that_hangs_at_its_start_is_not_waited_for():
-    """It is cancelled when the last client leaves, at once."""
+    """It is cancelled at once when the last client leaves."""
     seen = anyio.Event()
 
     class Hangs:

@@ -1,4 +1,4 @@
-"""Content objects: the block of each, and what is refused when they are made."""
+"""Content objects: the block that each becomes, and what their constructors refuse."""
 
 from base64 import b64decode
 from dataclasses import replace
@@ -30,7 +30,7 @@ STARTS = {
 
 @pytest.mark.parametrize(("mime_type", "data"), STARTS.items())
 def test_the_first_bytes_tell_the_type(mime_type, data):
-    """Each known format is recognised, and bare bytes of it become its block."""
+    """Each known format is recognised, and bare bytes become a block of its type."""
     assert sniff(data) == mime_type
     block = from_bytes(data).block()
     assert (block["type"], block["mimeType"]) == (mime_type.partition("/")[0], mime_type)
@@ -39,7 +39,7 @@ def test_the_first_bytes_tell_the_type(mime_type, data):
 
 @pytest.mark.parametrize("data", [b"GIF87a..", b"\xff\xfb\x90\x00", b"\xff\xf3\x40\xc0"])
 def test_other_starts_of_the_same_formats(data):
-    """Old GIF, and MP3 that has no tag and starts with a frame."""
+    """Older GIF files, and MP3 files without a tag, which start with a frame."""
     assert sniff(data) in ("image/gif", "audio/mpeg")
 
 
@@ -58,12 +58,12 @@ def test_other_starts_of_the_same_formats(data):
     ],
 )
 def test_what_only_looks_alike_is_not_guessed(data):
-    """Text in UTF-16, impossible MP3 headers, other RIFF files and cut headers stay unknown."""
+    """Text in UTF-16, impossible MP3 headers, other RIFF files and truncated headers get no type."""
     assert sniff(data) is None
 
 
 def test_unknown_bytes_become_a_blob_with_a_stable_address():
-    """The same bytes get the same uri, others another."""
+    """The same bytes always get the same URI, other bytes another."""
     block = from_bytes(b"\0\1\2").block()
     assert block["type"] == "resource"
     assert block["resource"]["mimeType"] == "application/octet-stream"
@@ -74,14 +74,14 @@ def test_unknown_bytes_become_a_blob_with_a_stable_address():
 
 @given(st.binary())
 def test_any_bytes_survive(data):
-    """Whatever the bytes are, the block is a sound one and gives them back."""
+    """Any bytes become a valid block from which they can be decoded again."""
     block = from_bytes(memoryview(data)).block()
     BLOCK.validate_python(block)
     assert b64decode(block.get("data") or block["resource"]["blob"]) == data
 
 
 def test_an_image_from_a_file(tmp_path):
-    """`path` is read at once; the bytes tell the type even when the name lies."""
+    """`path` is read at once; the bytes decide the type even if the suffix is wrong."""
     file = tmp_path / "plot.jpg"
     file.write_bytes(PNG)
     image = Image(path=file)
@@ -94,19 +94,19 @@ def test_an_image_from_a_file(tmp_path):
     ("make", "name", "mime_type"), [(Image, "a.SVG", "image/svg+xml"), (Audio, "a.m4a", "audio/mp4")]
 )
 def test_the_name_tells_the_type_when_the_bytes_do_not(tmp_path, make, name, mime_type):
-    """A format that is not sniffed goes by its suffix."""
+    """A format that the bytes do not show is taken from the suffix."""
     file = tmp_path / name
     file.write_bytes(b"<svg/>")
     assert make(path=str(file)).mime_type == mime_type
 
 
 def test_a_given_type_wins():
-    """The author knows best."""
+    """A `mime_type` argument overrides what the bytes show."""
     assert Image(PNG, mime_type="image/x-special").block()["mimeType"] == "image/x-special"
 
 
 def test_every_block_as_it_goes_out():
-    """The five blocks in MCP's spelling, with nothing that was not given."""
+    """The five kinds of block have the names of MCP, and no fields that were not given."""
     assert Text("hi").block() == {"type": "text", "text": "hi"}
     assert Audio(WAV).block() == {"type": "audio", "data": "UklGRgQAAABXQVZF", "mimeType": "audio/wav"}
     assert Resource("res://a", text="body").block() == {
@@ -142,7 +142,7 @@ def test_every_block_as_it_goes_out():
     ],
 )
 def test_every_block_takes_annotations_and_meta(make):
-    """Hints and `_meta` go to the block, and `mcp` reads them back."""
+    """Annotations and `_meta` are in the block, and `mcp` reads them back."""
     block = make(audience=("user",), priority=0.5, meta={"k": 1}).block()
     assert block["annotations"] == {"audience": ["user"], "priority": 0.5}
     assert block["_meta"] == {"k": 1}
@@ -181,13 +181,13 @@ def test_every_block_takes_annotations_and_meta(make):
     ],
 )
 def test_wrong_construction_is_said_at_once(make, words):
-    """A ValueError in the author's own line, with the reason."""
+    """The constructor raises a ValueError with the reason."""
     with pytest.raises(ValueError, match=words):
         make()
 
 
 def test_an_empty_file_is_named(tmp_path):
-    """The message says which file has nothing in it."""
+    """The error has the name of the empty file."""
     file = tmp_path / "empty.png"
     file.touch()
     with pytest.raises(ValueError, match=r"empty\.png"):
@@ -195,7 +195,7 @@ def test_an_empty_file_is_named(tmp_path):
 
 
 def test_content_compares_and_copies():
-    """Equal content is equal, a copy may change, and the repr leaves the bytes out."""
+    """Equal content is equal, `replace` works, and the repr leaves out the bytes."""
     image = Image(PNG)
     assert image == Image(bytearray(PNG))
     assert replace(image, priority=1).block()["annotations"] == {"priority": 1}

@@ -1,4 +1,4 @@
-"""What a tool returns -> what goes to the CLI, which shows the model only what fits its rules."""
+"""What a tool returns, and the result that goes to the CLI, which shows the model only what fits its rules."""
 
 import json
 from base64 import b64encode
@@ -63,7 +63,7 @@ class Totals:
 
 
 def said(value):
-    """The text of a result that is one text block and nothing else."""
+    """Return the text of a result that has one text block and nothing else."""
     result = to_result(value)
     assert result.keys() == {"content"}
     (block,) = result["content"]
@@ -117,12 +117,12 @@ def said(value):
     ids=lambda value: ascii(value).partition(" at 0x")[0][:40],
 )
 def test_plain_values_become_text(value, wanted):
-    """One text block: the string itself, a scalar's spelling, compact JSON for the rest."""
+    """They become one text block: a string as it is, a scalar's spelling, compact JSON for the rest."""
     assert said(value) == wanted
 
 
 def test_none_is_an_empty_success():
-    """No block, no error."""
+    """The result has no blocks, and is no error."""
     assert to_result(None) == {"content": []}
 
 
@@ -155,12 +155,12 @@ def test_none_is_an_empty_success():
     ids=lambda value: str(value).partition(" at 0x")[0][:60],
 )
 def test_data_that_resembles_a_result_stays_data(value):
-    """The model sees all of a dict that only looks a little like MCP."""
+    """A dict that only resembles a result or block of MCP reaches the model as JSON text, complete."""
     assert json.loads(said(value)) == value
 
 
 def test_a_model_with_content_is_data():
-    """A Pydantic model whose fields are called as a result's, but hold other things."""
+    """A Pydantic model with fields called `content` and `is_error` becomes JSON text."""
     assert json.loads(said(Page(content="text"))) == {"content": "text", "is_error": False}
 
 
@@ -168,7 +168,7 @@ def test_a_model_with_content_is_data():
 
 
 def test_content_objects_become_their_blocks():
-    """Alone, each is the one block."""
+    """A single content object becomes the only block."""
     for item in (
         Text("a", priority=1),
         Image(PNG),
@@ -190,13 +190,13 @@ def test_content_objects_become_their_blocks():
     ],
 )
 def test_bytes_become_what_they_are(value, kind):
-    """Pictures and sound are recognised, other bytes are embedded."""
+    """Images and audio are recognised, other bytes become embedded resources."""
     (block,) = to_result(value)["content"]
     assert block["type"] == kind
 
 
 def test_a_list_with_content_gives_one_block_each():
-    """Strings are text, other values JSON text, None nothing; the order is kept."""
+    """Strings become text, other values JSON text, None no block; the order is kept."""
     result = to_result(["hello", Image(PNG), {"a": 1}, 3.0, None, [1, 2], Order(1), b"\0", WAV, IMAGE])
     kinds = [block["type"] for block in result["content"]]
     assert kinds == ["text", "image", "text", "text", "text", "text", "resource", "audio", "image"]
@@ -210,13 +210,13 @@ def test_a_list_with_content_gives_one_block_each():
     ids=lambda item: type(item).__name__,
 )
 def test_one_piece_of_content_is_enough(item):
-    """Any kind of content makes the list a list of blocks; a tuple as well."""
+    """If a list or tuple has any content in it, each item becomes a block."""
     assert len(to_result([1, item])["content"]) == 2
     assert len(to_result(("a", item))["content"]) == 2
 
 
 def test_subclasses_are_what_they_derive_from():
-    """A list and bytes of the author's own class are treated as any."""
+    """Subclasses of list and bytes are treated like list and bytes."""
 
     class Rows(list):
         pass
@@ -231,7 +231,7 @@ def test_subclasses_are_what_they_derive_from():
 
 
 def test_content_inside_data_is_refused():
-    """A picture that nobody would see is the author's mistake, and the message says what to do."""
+    """Nobody would see an image inside data, so the error says where it is and what to do."""
     with pytest.raises(BadResult, match=r"a list of the content and the data \(at chart\)") as caught:
         to_result({"chart": Image(PNG)})
     assert caught.value.type_name == "toolwire.tools.results.content.Image"
@@ -259,7 +259,7 @@ MCP_BLOCKS = [
 
 
 def test_a_whole_result_passes_with_everything():
-    """Blocks, structured content, `_meta`, the error flag and unknown fields reach the wire."""
+    """Blocks, structured content, `_meta`, the error flag and unknown fields are kept."""
     whole = {
         "content": [HELLO, IMAGE],
         "structuredContent": {"a": None, "when": "now"},
@@ -271,7 +271,7 @@ def test_a_whole_result_passes_with_everything():
 
 
 def test_snake_case_is_what_the_wire_never_sees():
-    """The official SDK's `is_error`, and what `model_dump()` of `mcp` gives, are understood."""
+    """`is_error`, as in the official SDK, and mcp's `model_dump()` are translated to MCP's names."""
     assert to_result({"content": [HELLO], "is_error": True}) == {"content": [HELLO], "isError": True}
     assert to_result({"content": [HELLO], "isError": False, "is_error": True})["isError"] is True
     whole = mcp.types.CallToolResult(
@@ -281,7 +281,7 @@ def test_snake_case_is_what_the_wire_never_sees():
 
 
 def test_a_result_that_is_no_error_does_not_say_so():
-    """False is left out, as are fields that are None."""
+    """`isError: false` and fields that are None are left out."""
     assert to_result({"content": [HELLO], "is_error": False, "structuredContent": None}) == {
         "content": [HELLO]
     }
@@ -290,7 +290,7 @@ def test_a_result_that_is_no_error_does_not_say_so():
 
 
 def test_an_object_of_mcp_passes():
-    """Nothing of a CallToolResult is lost, not even a NaN, and its default `resultType` is not sent."""
+    """All of a CallToolResult is kept, even a NaN, except its default `resultType`."""
     whole = mcp.types.CallToolResult(
         content=MCP_BLOCKS, structured_content={"a": None, "b": float("nan")}, _meta={"k": None}
     )
@@ -302,7 +302,7 @@ def test_an_object_of_mcp_passes():
 
 
 def test_a_whole_result_may_hold_our_content():
-    """Content objects, strings and bytes stand beside blocks."""
+    """In `content`, our content objects, strings and bytes may stand beside blocks."""
     result = to_result({"content": ["hello", Image(PNG), PNG, HELLO], "structuredContent": Order(1)})
     assert result == {"content": [HELLO, IMAGE, IMAGE, HELLO], "structuredContent": {"id": 1, "note": None}}
 
@@ -327,7 +327,7 @@ def test_structured_content_must_be_an_object(structured):
     ],
 )
 def test_an_error_always_has_text(whole, words):
-    """The CLI shows the text of an error and nothing else, "Unknown error" if there is none."""
+    """The CLI shows only the text of an error, and "Unknown error" if there is none: one is added."""
     result = to_result(whole)
     assert result["content"][-1]["type"] == "text"
     assert words in result["content"][-1]["text"]
@@ -335,7 +335,7 @@ def test_an_error_always_has_text(whole, words):
 
 
 def test_an_error_with_text_is_left_alone():
-    """Nothing is added to what the author said."""
+    """Nothing is added to the tool's own text."""
     assert to_result({"content": [HELLO, IMAGE], "isError": True})["content"] == [HELLO, IMAGE]
 
 
@@ -343,7 +343,7 @@ def test_an_error_with_text_is_left_alone():
     ("given", "wanted"), [("boom", "boom"), ("", "no reason"), (" \n", "no reason"), ("\udce9", "\\udce9")]
 )
 def test_error_result(given, wanted):
-    """An error result says something, whatever it was given."""
+    """An error result always has text, even for an empty message."""
     result = error_result(given)
     assert result["isError"] is True
     assert wanted in result["content"][0]["text"]
@@ -353,33 +353,33 @@ def test_error_result(given, wanted):
 
 
 def test_structured_output_is_also_the_text():
-    """The model sees the same JSON whichever of the two its client shows."""
+    """The text is the same JSON, so that the model sees it whichever of the two the client shows."""
     result = to_result({"total": 3, "extra": 1}, output=Totals())
     assert result == {"content": [{"type": "text", "text": '{"total":3}'}], "structuredContent": {"total": 3}}
     assert not loses_text(result)
 
 
 def test_structured_output_is_strict_json():
-    """A NaN is the same in the text and in the object."""
+    """A NaN becomes the same string in the text and in the structured content."""
     result = to_result({"total": float("nan")}, output=Totals())
     assert result["structuredContent"] == {"total": "NaN"}
     assert result["content"][0]["text"] == '{"total":"NaN"}'
 
 
 def test_a_value_that_does_not_fit_is_refused():
-    """The schema's own words come through."""
+    """The error has the schema's own message."""
     with pytest.raises(BadResult, match="total is missing") as caught:
         to_result(None, output=Totals())
     assert caught.value.type_name == "NoneType"
 
 
 def test_data_with_content_is_data_where_output_is_declared():
-    """A declared field may be called `content` and hold what looks like blocks."""
+    """With an output schema, a field may be called `content` and hold blocks."""
     assert to_result({"total": 1, "content": [HELLO]}, output=Totals())["structuredContent"] == {"total": 1}
 
 
 def test_a_dict_that_does_not_say_to_be_a_result_is_data_there():
-    """Even if it is nothing but blocks: the schema decides what it is."""
+    """With an output schema, even a dict that has only blocks is data."""
 
     class Document:
         def dump(self, value):
@@ -390,7 +390,7 @@ def test_a_dict_that_does_not_say_to_be_a_result_is_data_there():
 
 
 def test_a_whole_result_keeps_its_content_and_is_checked():
-    """A picture may go with the structured output, which has to fit all the same."""
+    """It may have an image too, but its structured content must fit the schema."""
     whole = {"content": [IMAGE], "structuredContent": {"total": 1, "more": 2}, "_meta": {"k": 1}}
     assert to_result(whole, output=Totals()) == {**whole, "structuredContent": {"total": 1}}
     with pytest.raises(BadResult, match="total is missing"):
@@ -400,7 +400,7 @@ def test_a_whole_result_keeps_its_content_and_is_checked():
 
 
 def test_an_error_needs_no_structured_output():
-    """A failed tool may say so in words."""
+    """An error result with only text is accepted."""
     whole = {"content": [HELLO], "isError": True}
     assert to_result({"content": [HELLO], "is_error": True}, output=Totals()) == whole
 
@@ -423,19 +423,19 @@ def test_an_error_needs_no_structured_output():
     ],
 )
 def test_hidden_text_is_noticed(result, lost):
-    """Text beside structured content that says something else never reaches the model."""
+    """The model never sees text that differs from the structured content beside it."""
     assert loses_text(result) is lost
 
 
-# --- slips, and everything at once ---
+# --- mistakes, and random values ---
 
 
 async def coroutine():
-    """Never run."""
+    """Return a coroutine, which no test awaits."""
 
 
 def test_slips_are_refused_with_a_hint():
-    """A generator, a coroutine, a function, a class: what the author forgot is in the message."""
+    """For a generator, a coroutine, a function or a class, the error says what the author forgot."""
     slip = coroutine()
     for value, name, words in (
         ((i for i in "ab"), "generator", "list"),
@@ -501,7 +501,7 @@ values = st.recursive(
 
 @given(values, st.booleans())
 def test_mcp_takes_every_result(value, has_output):
-    """Whatever a tool returns: a result that `mcp` reads and JSON can carry, or `BadResult`, and nothing else."""
+    """Any value becomes a result that `mcp` reads and JSON can hold, or raises `BadResult`."""
     try:
         result = to_result(value, output=Totals() if has_output else None)
     except BadResult:
@@ -531,7 +531,7 @@ def test_mcp_takes_every_result(value, has_output):
     ids=lambda value: type(value).__name__,
 )
 def test_mcp_reads_what_was_meant(value):
-    """`mcp`'s own classes see the same blocks, none more and none less."""
+    """The classes of `mcp` read exactly the same blocks."""
     result = to_result(value)
     read = mcp.types.CallToolResult.model_validate(result)
     again = read.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -1,4 +1,4 @@
-"""Objects of other libraries that are content: PIL's pictures, blocks and helpers of `mcp` and FastMCP."""
+"""Objects of other libraries that become content: images of PIL, blocks and helper classes of `mcp` and FastMCP."""
 
 from base64 import b64encode
 from typing import Any, Literal
@@ -18,7 +18,7 @@ PNG64 = b64encode(PNG).decode()
 
 
 class Picture:
-    """As much of a PIL image as is looked at. `modes` are those that `save` can write."""
+    """The part of a PIL image that the code uses. In mode CMYK it cannot be saved."""
 
     def __init__(self, format=None, mode="RGB"):
         self.format = format
@@ -49,12 +49,12 @@ class Picture:
     ],
 )
 def test_a_pil_image_becomes_a_picture(format, mime_type):
-    """In its own format where the model can see that, else as PNG."""
+    """It keeps its format if the model can see that, else it becomes PNG."""
     assert to_result(Picture(format))["content"][0]["mimeType"] == mime_type
 
 
 def test_a_pil_image_stands_in_a_list():
-    """Beside a caption, as any content."""
+    """In a list it becomes an image block beside text, like other content."""
     assert [block["type"] for block in to_result(["A plot", Picture()])["content"]] == ["text", "image"]
 
 
@@ -66,12 +66,12 @@ def test_a_moving_picture_keeps_its_frames():
 
 
 def test_a_pil_image_of_a_mode_that_png_has_not():
-    """It is converted, not refused."""
+    """It is converted instead of refused."""
     assert to_result(Picture("TIFF", mode="CMYK"))["content"][0]["mimeType"] == "image/png"
 
 
 def test_a_picture_that_cannot_be_saved_is_a_bad_result():
-    """Whatever the library raises."""
+    """Whatever the library raises becomes `BadResult`."""
 
     class Lost(Picture):
         def save(self, file, format, **settings):
@@ -96,7 +96,7 @@ MCP_BLOCKS = [
 
 @pytest.mark.parametrize("block", MCP_BLOCKS, ids=lambda block: block.type)
 def test_blocks_of_mcp_are_taken_as_they_are(block):
-    """Alone, in a list, in a result: the block on the wire is the one that `mcp` would write."""
+    """Alone, in a list or in a result, the block is the one that `mcp` would send."""
     wanted = block.model_dump(by_alias=True, mode="json", exclude_none=True)
     assert to_result(block) == {"content": [wanted]}
     assert to_result(["a", block])["content"][1] == wanted
@@ -112,12 +112,12 @@ def test_blocks_of_mcp_are_taken_as_they_are(block):
     ],
 )
 def test_helpers_of_mcp_and_fastmcp_are_taken(helper, kind):
-    """Tools moved from there keep their returns."""
+    """Tools that were written for those libraries keep their return values."""
     assert to_result(helper)["content"][0]["type"] == kind
 
 
 def test_an_address_may_be_an_object():
-    """Older classes of `mcp` hold URLs as objects."""
+    """Older classes of `mcp` hold URLs as objects, which become strings."""
 
     class Link(BaseModel):
         type: Literal["resource_link"] = "resource_link"
@@ -131,7 +131,7 @@ def test_an_address_may_be_an_object():
 
 
 def test_a_model_with_a_type_is_data():
-    """A field called `type` alone makes no block."""
+    """A model does not become a block just because it has a field called `type`."""
 
     class Car(BaseModel):
         type: str = "text"
@@ -141,7 +141,7 @@ def test_a_model_with_a_type_is_data():
 
 
 def test_what_can_be_saved_is_not_yet_a_picture():
-    """A record with `save` is data, here of a kind that has no JSON."""
+    """An object with a `save` method is not taken for an image; here it has no JSON form and is refused."""
 
     class Record:
         def save(self):

@@ -1,4 +1,4 @@
-"""Blocks written as dicts: mended where that can be, refused where the CLI would throw the result away."""
+"""Blocks written as dicts: repaired if possible, refused if the CLI would drop the whole result for them."""
 
 from base64 import b64encode
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ HELLO = {"type": "text", "text": "hello"}
     ],
 )
 def test_blocks_are_mended_where_they_can_be(given, wanted):
-    """Spelling, bytes for base64, absent fields as None: what the CLI would refuse goes out right."""
+    """Spelling, bytes instead of base64, and fields that are None are corrected: the CLI would refuse them."""
     assert to_result({"content": [given]}) == {"content": [wanted]}
 
 
@@ -87,13 +87,13 @@ def test_blocks_are_mended_where_they_can_be(given, wanted):
     ids=lambda value: str(value).partition(" at 0x")[0][:50],
 )
 def test_a_broken_block_is_refused_with_its_place(block, words):
-    """The CLI would throw the whole result away; the author hears which block it was, and why."""
+    """The CLI would drop the whole result; the error says which block is wrong, and why."""
     with pytest.raises(BadResult, match=rf"content\[1\].*{words}"):
         to_result({"content": [HELLO, block], "is_error": False})
 
 
 def test_a_sound_block_beside_a_broken_one_makes_it_a_result():
-    """Without any mark, one known block is enough to expect the others to be blocks."""
+    """If one item of `content` is a known block, the others must be blocks too."""
     with pytest.raises(BadResult, match=r"content\[1\].*vidoe"):
         to_result({"content": [HELLO, {"type": "vidoe"}]})
 

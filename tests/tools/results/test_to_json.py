@@ -1,4 +1,4 @@
-"""Python values as JSON: nothing lost, nothing changed in silence, and failures that say where."""
+"""Python values as JSON: nothing is lost or changed silently, and errors say where the value is."""
 
 import json
 from collections import ChainMap, Counter, OrderedDict, UserList, defaultdict, deque, namedtuple
@@ -146,19 +146,19 @@ WRITTEN: list[tuple[Any, Any]] = [
     ("value", "wanted"), WRITTEN, ids=lambda value: ascii(value).partition(" at 0x")[0][:40]
 )
 def test_how_values_are_written(value, wanted):
-    """Each kind of value has one spelling, alone and inside others, beside what needs the slow way too."""
+    """Each kind of value has one form, alone, inside others, and beside values that need the slower encoder."""
     assert json.loads(text(value)) == wanted
     assert plain({"in": [value]})[0] == {"in": [wanted]}
     assert plain([value, {0: float("inf")}])[0] == [wanted, {"0": "Infinity"}]
 
 
 def test_the_text_is_compact_and_readable():
-    """No blanks between tokens, no escapes for letters of other languages."""
+    """There are no spaces between tokens, and non-ASCII letters are not escaped."""
     assert text({"a": [1, 2], "é": "日本"}) == '{"a":[1,2],"é":"日本"}'
 
 
 def test_a_nan_is_not_turned_into_null():
-    """Beside real nulls, deep inside, a NaN keeps its name."""
+    """A NaN becomes the string "NaN", even deep inside and beside real nulls."""
     value = {"a": None, "b": [Order(1), {"c": float("nan")}]}
     data, written = plain(value)
     assert data["a"] is None
@@ -167,7 +167,7 @@ def test_a_nan_is_not_turned_into_null():
 
 
 def test_a_model_with_a_nan_keeps_it():
-    """Pydantic's own fields too."""
+    """Infinity in a field of a Pydantic model becomes a string too."""
 
     class Reading(BaseModel):
         value: float
@@ -176,7 +176,7 @@ def test_a_model_with_a_nan_keeps_it():
 
 
 def test_plain_data_is_detached():
-    """What the author changes later does not change the result."""
+    """Changing the value afterwards does not change the result."""
     value = {"a": [1]}
     data, _ = plain(value)
     value["a"].append(2)
@@ -184,7 +184,7 @@ def test_plain_data_is_detached():
 
 
 def test_unsortable_sets_are_arrays_still():
-    """Order is only promised where there is one."""
+    """A set whose items cannot be sorted becomes an array in any order."""
     assert sorted(json.loads(text({1, "a"})), key=str) == [1, "a"]
 
 
@@ -201,7 +201,7 @@ class Broken:
 
 
 async def coroutine():
-    """Never run."""
+    """Return a coroutine, which no test awaits."""
 
 
 async def async_generator():
@@ -240,7 +240,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("value", "name", "words"), REFUSED, ids=[name for _, name, _ in REFUSED])
 def test_what_has_no_json_is_refused_by_name(value, name, words):
-    """The error names the type, gives a hint, and says where the value is."""
+    """The error has the type's name, a hint, and where the value is."""
     with pytest.raises(BadResult, match=words) as caught:
         text({"rows": [0, value]})
     if name != "int":
@@ -249,7 +249,7 @@ def test_what_has_no_json_is_refused_by_name(value, name, words):
 
 
 def test_a_forgotten_await_is_named():
-    """A coroutine inside the data is the author's slip."""
+    """For a coroutine inside the data, the error says that it was not awaited."""
     slip = coroutine()
     with pytest.raises(BadResult, match=r"not awaited \(at a\.b\)") as caught:
         text({"a": {"b": slip}})
@@ -259,13 +259,13 @@ def test_a_forgotten_await_is_named():
 
 @pytest.mark.parametrize("value", [cyclic(), deep(100_000)], ids=["cyclic", "deep"])
 def test_endless_values_are_refused(value):
-    """A value that contains itself, or is nested beyond reason, neither hangs nor crashes."""
+    """A value that contains itself, or is nested too deep, raises an error instead of hanging or crashing."""
     with pytest.raises(BadResult, match="itself|deep"):
         text(value)
 
 
 def test_the_same_value_twice_is_no_cycle():
-    """Shared parts are written as often as they occur."""
+    """A shared part is written as often as it occurs."""
     part = {1: 2}
     assert json.loads(text([part, part])) == [{"1": 2}, {"1": 2}]
 
@@ -311,7 +311,7 @@ odd_values = st.recursive(
 
 @given(json_values)
 def test_json_values_come_back_as_they_were(value):
-    """The text is that very JSON value."""
+    """The text of a JSON value decodes to the same value."""
     data, written = plain(value)
     assert json.loads(written) == value
     assert data == value
@@ -320,7 +320,7 @@ def test_json_values_come_back_as_they_were(value):
 
 @given(odd_values)
 def test_anything_else_is_strict_json_or_refused(value):
-    """Whatever Python holds becomes JSON that any parser takes, or `BadResult`, and nothing else."""
+    """Any Python value becomes strict JSON or raises `BadResult`."""
     try:
         data, written = plain(value)
     except BadResult:

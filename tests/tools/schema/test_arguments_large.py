@@ -1,4 +1,4 @@
-"""Large arguments that are wrong: the first mistakes are named, and nobody waits for the rest."""
+"""Large arguments that are invalid: the first errors are listed, without checking for long."""
 
 from typing import Annotated
 
@@ -29,14 +29,14 @@ def typed(it: list[Row], tags: Annotated[list[int], Field(min_length=150)] = ())
 
 
 def refused(parameters, arguments):
-    """Why arguments are refused."""
+    """Return the error that refuses these arguments."""
     with pytest.raises(InvalidArguments) as caught:
         parameters.validate(arguments)
     return caught.value
 
 
 def test_very_many_mistakes_by_types():
-    """The first are named, all are counted, and the words are few."""
+    """The first are listed, all are counted, and the message is short."""
     error = refused(signature_of(typed, context_type=Context).parameters, {"it": [{"number": "x"}] * MANY})
     assert error.violations[0].path == "it[0].number"
     assert len(error.violations) <= 1_000
@@ -45,7 +45,7 @@ def test_very_many_mistakes_by_types():
 
 
 def test_very_many_mistakes_by_a_schema():
-    """Also where the schema refers to itself, which makes each mistake expensive."""
+    """Also with a schema that refers to itself, where each error takes long to find."""
     error = refused(from_json_schema(TREE), {"it": [["x"]] * MANY})
     assert error.violations[0].path == "it"
     assert "fits none of the allowed forms" in str(error)
@@ -53,7 +53,7 @@ def test_very_many_mistakes_by_a_schema():
 
 
 def test_mistakes_that_are_far_behind():
-    """They cannot be named, and nothing else is said to be wrong."""
+    """They are not listed; the error only says that the arguments do not fit and are too large."""
     numbers = {"it": [1] * MANY + ["x"], "few": [1] * 200}
     assert str(refused(from_json_schema(TREE), numbers)) == (
         "Validation failed: The arguments do not fit the schema, and are too large to list the errors"
@@ -65,7 +65,7 @@ def test_mistakes_that_are_far_behind():
 
 
 def test_a_mistake_far_behind_is_named_if_it_is_one_of_few():
-    """By types that costs nothing."""
+    """Finding it takes no extra time with typed parameters."""
     error = refused(
         signature_of(typed, context_type=Context).parameters,
         {"it": [{"number": 1}] * MANY + [{"number": "x"}]},
@@ -74,7 +74,7 @@ def test_a_mistake_far_behind_is_named_if_it_is_one_of_few():
 
 
 def test_what_is_cut_off():
-    """Lists, as much as needed; objects are left whole, or it is given up."""
+    """Lists are shortened as much as needed; objects are not, so the result may be None."""
     small = {"a": [1, 2, 3]}
     assert shorten(small, 10) is small
     assert shorten({"a": [1] * 500, "b": "x"}, 200) == {"a": [1] * 100, "b": "x"}
@@ -90,7 +90,9 @@ def test_what_is_cut_off():
     "first", [2**62, 2**70, -(2**70), 10**900], ids=["2**62", "2**70", "-2**70", "10**900"]
 )
 def test_integers_that_are_alike_do_not_take_the_validator_for_minutes(first, wrap):
-    """It would compare each with all others. The same integers are no trouble where they need not be unique."""
+    """Many integers close to one another are refused where they must be unique, since the validator would compare
+    each with all others. Elsewhere they are accepted.
+    """
     unique, plain = (
         compile_schema(
             {"properties": {"it": {"type": "array", "uniqueItems": flag}}} if flag else {"properties": {}}
@@ -108,7 +110,7 @@ def test_integers_that_are_alike_do_not_take_the_validator_for_minutes(first, wr
 
 
 def test_integers_that_are_far_apart_may_be_many():
-    """Such as the ids of messages, which begin with the time."""
+    """For example the ids of messages, which begin with the time."""
     unique = compile_schema({"properties": {"it": {"uniqueItems": True}}})
     arguments = {"it": [2**62 + (number << 22) for number in range(5_000)]}
     assert unique.validate(arguments) == arguments

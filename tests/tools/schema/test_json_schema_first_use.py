@@ -1,4 +1,4 @@
-"""Raw schemas are checked when a tool is made, and compiled for good when it is first called."""
+"""Raw schemas are checked when a tool is made; their validator is compiled and kept at the first call."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_no_validator_is_kept_before_the_first_arguments():
 
 
 def test_the_first_arguments_are_checked_like_all_others():
-    """Wrong arguments of a first call are refused too."""
+    """Wrong arguments of the first call are refused too."""
     with pytest.raises(InvalidArguments, match="integer"):
         from_json_schema(SCHEMA).validate({"a": "x"})
 
@@ -39,13 +39,13 @@ def test_the_first_arguments_are_checked_like_all_others():
     ],
 )
 def test_what_would_not_compile_is_refused_when_the_tool_is_made(property_schema):
-    """The check is the compilation itself, so that nothing is left to fail at the first call."""
+    """The check compiles the schema, so nothing can fail at the first call."""
     with pytest.raises(ToolDefinitionError, match="tool 'bad'"):
         Tool("bad", "", {"type": "object", "properties": {"a": property_schema}}, lambda _: None)
 
 
 def test_a_handler_with_a_signature_of_its_own_is_still_looked_at():
-    """The quick look at plain functions does not take a decorated one for what it wraps."""
+    """For a decorated handler, the signature of the wrapped function says whether it takes the context."""
 
     def handler(arguments, context):
         return arguments, context

@@ -1,4 +1,4 @@
-"""Official schema forms and JSON schemas known at run time."""
+"""Schemas in the forms of the official SDK, and JSON schemas that are only known at run time."""
 
 import asyncio
 import dataclasses
@@ -58,7 +58,7 @@ class Sealed(BaseModel):
 
 
 def official_schema(given):
-    """What the official SDK advertises for a form."""
+    """Return the schema that the official SDK lists for a form."""
 
     async def handler(args): ...
 
@@ -114,7 +114,7 @@ values = (
     arguments=st.dictionaries(st.sampled_from(["a", "b", "type", "properties", "extra"]), values),
 )
 def test_what_the_official_sdk_takes_is_taken_as_it_is(form, arguments):
-    """For the types that the official SDK knows, the same arguments pass, and reach the handler as they came."""
+    """For the types that the official SDK knows, the same arguments are accepted, and not converted."""
     try:
         jsonschema.validate(arguments, official_schema(form))
         official = True
@@ -130,7 +130,7 @@ def test_what_the_official_sdk_takes_is_taken_as_it_is(form, arguments):
 
 
 def test_a_dict_of_types_has_the_power_of_typed_functions():
-    """Types that the official SDK turns into text are what they are, and null is allowed where they say so."""
+    """Types that the official SDK lists as strings have their real schema; optional ones accept null."""
     parameters = from_official(
         {
             "mode": Literal["a", "b"],
@@ -160,7 +160,7 @@ def test_a_dict_of_types_has_the_power_of_typed_functions():
 
 
 def test_the_types_have_their_say_after_the_schema():
-    """What only Python can tell is checked too: is it a date, what does the model's validator think."""
+    """What only Python can check is checked too: dates, and validators of models."""
     parameters = from_official({"when": dt.date, "who": Person})
     found = violations(parameters, {"when": "someday", "who": {"name": "darn"}})
     assert [each.path for each in found] == ["when", "who.name"]
@@ -168,21 +168,21 @@ def test_the_types_have_their_say_after_the_schema():
 
 
 def test_a_number_in_quotes_is_refused_where_the_handler_would_get_the_quotes():
-    """Values are not converted in this form, so text is no number."""
+    """Values are not converted in this form, so a string is not accepted as a number."""
     assert violations(from_official({"a": float}), {"a": "1"}) == [
         Violation("a", "Input should be of type number, got '1'")
     ]
 
 
 def test_unnamed_arguments_are_let_through():
-    """As in the official SDK, for names and types and for TypedDicts, nested ones too."""
+    """Unknown arguments are accepted, as in the official SDK, also in nested TypedDicts."""
     assert from_official({"a": int}).validate({"a": 1, "b": 2}) == {"a": 1, "b": 2}
     arguments = {"search": {"query": "q", "more": 1}, "more": 1}
     assert from_official(Nested).validate(arguments) == arguments
 
 
 def test_classes_are_schemas():
-    """Models and dataclasses, which the official SDK ignores, work; the handler still gets a plain dict."""
+    """Models and dataclasses, which the official SDK ignores, are used; the handler still gets a plain dict."""
     parameters = from_official(Person)
     assert parameters.json_schema["type"] == "object"
     assert parameters.json_schema["properties"]["friends"]["items"] == {"$ref": "#/$defs/Person"}
@@ -201,7 +201,7 @@ def test_classes_are_schemas():
 
 
 def test_an_empty_dict_takes_anything():
-    """`{}` means no parameters, and lets through what comes."""
+    """`{}` lists no parameters, and accepts any arguments."""
     parameters = from_official({})
     assert parameters.json_schema == {"type": "object", "properties": {}}
     assert parameters.validate({"a": 1}) == {"a": 1}
@@ -221,7 +221,7 @@ def test_an_empty_dict_takes_anything():
     ids=str,
 )
 def test_a_dict_of_json_with_a_keyword_is_a_json_schema(given):
-    """It goes out as it is, with the type that the CLI insists on."""
+    """It is listed unchanged, with the `type` that the CLI demands."""
     assert from_official(given).json_schema == {"type": "object", **given}
 
 
@@ -249,20 +249,20 @@ def test_a_dict_of_json_with_a_keyword_is_a_json_schema(given):
     ids=str,
 )
 def test_what_is_neither_is_refused(given, text):
-    """The error says what is wrong, and for most what is accepted."""
+    """The error says what is wrong, and usually what is accepted."""
     with pytest.raises(DefinitionError) as caught:
         from_official(given)
     assert text in str(caught.value)
 
 
 def test_arguments_come_back_as_they_came():
-    """A JSON schema checks and changes nothing."""
+    """A JSON schema checks the arguments and changes nothing."""
     arguments = {"a": 1.0, "b": {"c": [None]}}
     assert from_json_schema({"type": "object"}).validate(arguments) is arguments
 
 
 def test_the_schema_is_copied():
-    """What the author does to the dict later has no effect."""
+    """Changing the given dict later has no effect."""
     given: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
     parameters = from_json_schema(given)
     given["properties"]["a"]["type"] = "string"
@@ -289,7 +289,7 @@ SCHEMA = {
 
 
 def test_violations_of_a_schema_in_words():
-    """Every violation is told, with its path and the value, in words that say what to send."""
+    """Every violation is listed, with its path and value, in words that say what to send."""
     arguments = {
         "a": 1,
         "b": "yy",
@@ -325,7 +325,7 @@ def test_violations_of_a_schema_in_words():
 
 
 def test_an_object_without_properties_names_what_is_too_much():
-    """`additionalProperties: false` alone still says which argument it was."""
+    """With `additionalProperties: false` alone, the error still has the argument's name."""
     parameters = from_json_schema({"type": "object", "additionalProperties": False})
     assert violations(parameters, {"a": 1, "b": 2}) == [
         Violation("a", "Unknown argument"),
@@ -335,7 +335,7 @@ def test_an_object_without_properties_names_what_is_too_much():
 
 
 def test_branches_say_what_is_missing():
-    """Why a branch does not fit is told by name."""
+    """If no branch of `anyOf` fits, the error says for each why."""
     schema = {"type": "object", "properties": {"c": SCHEMA["properties"]["c"]}}
     assert (
         "(Input should be of type integer | k: Field required)"
@@ -344,7 +344,7 @@ def test_branches_say_what_is_missing():
 
 
 def test_long_values_are_cut():
-    """A megabyte in an argument is not a megabyte in the error."""
+    """A value of a megabyte is shortened in the error."""
     (found,) = violations(
         from_json_schema({"properties": {"a": {"type": "integer"}}}), {"a": ["x" * 1_000_000]}
     )
@@ -353,7 +353,7 @@ def test_long_values_are_cut():
 
 @pytest.mark.parametrize("value", [object(), "\ud800", {1: 2}], ids=["object", "surrogate", "key"])
 def test_what_is_not_json_breaks_any_schema(value):
-    """A value that JSON cannot carry is a violation, not a crash."""
+    """A value that JSON cannot hold is a violation, not a crash."""
     with pytest.raises(InvalidArguments):
         from_json_schema({"properties": {"a": {"type": "integer"}}}).validate({"a": value})
 
@@ -377,7 +377,7 @@ def test_what_is_not_json_breaks_any_schema(value):
     ids=str,
 )
 def test_a_schema_that_cannot_work_is_refused(given, text):
-    """The error says where it is wrong."""
+    """The error says where the schema is wrong."""
     with pytest.raises(DefinitionError) as caught:
         from_json_schema(given)
     assert text in str(caught.value)
@@ -398,7 +398,7 @@ def test_a_schema_that_cannot_work_is_refused(given, text):
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
 @pytest.mark.parametrize("place", ["properties", "items", "anyOf", "$defs", "not", "top"])
 def test_a_reference_away_is_refused_and_never_followed(reference, keyword, place):
-    """Nothing outside of the document is read, wherever it is referred to."""
+    """A reference that leads out of the schema is refused wherever it stands, and nothing is fetched."""
     away = {keyword: reference}
     held = {
         "properties": {"properties": {"a": away}},
@@ -413,7 +413,7 @@ def test_a_reference_away_is_refused_and_never_followed(reference, keyword, plac
 
 
 def test_a_reference_away_that_is_reached_by_a_detour_is_refused():
-    """A reference in a place that is no schema by itself is found when another one leads there."""
+    """Also if it stands in a place that is only a schema because another reference leads there."""
     schema = {
         "type": "object",
         "properties": {"a": {"$ref": "#/components/x"}},
@@ -442,12 +442,12 @@ def test_a_reference_away_that_is_reached_by_a_detour_is_refused():
     ids=["named", "const", "default", "recursive", "id", "anchor", "dynamic"],
 )
 def test_references_inside_and_data_that_looks_like_one_are_fine(given):
-    """Only references count, and those that stay inside are followed."""
+    """References within the schema work, and data with a key `$ref` is not taken for one."""
     assert from_json_schema(given).validate({}) == {}
 
 
 def test_drafts_by_their_schema_keyword():
-    """An older draft is read by its own rules."""
+    """`$schema` selects the rules of an older draft."""
     draft4 = {
         "$schema": "http://json-schema.org/draft-04/schema#",
         "type": "object",
@@ -457,13 +457,13 @@ def test_drafts_by_their_schema_keyword():
 
 
 def test_formats_are_notes():
-    """As in the official SDK, a format is not checked."""
+    """As in the official SDK, `format` is not checked."""
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"format": "date"}}}
     assert from_json_schema(schema).validate({"a": "someday"}) == {"a": "someday"}
 
 
 def test_output_types():
-    """A result type gives its adapter and schema; a type that is not an object is refused."""
+    """A result type has an adapter and a schema; a type that is not an object is refused."""
     adapter, schema = output_schema(Point)
     assert list(schema["properties"]) == ["x", "y"]
     assert adapter.dump_python(Point(1)) == {"x": 1, "y": 0}

@@ -1,4 +1,4 @@
-"""Forms of `input_schema` that are not documented, and that the official SDK takes."""
+"""Undocumented forms of `input_schema` that the official SDK accepts."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
@@ -71,7 +71,7 @@ TAKEN: list[tuple[Any, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("schema", "seen", "text"), TAKEN)
 def test_what_a_schema_plainly_says_counts(schema: Any, seen: dict[str, Any], text: str):
-    """The tool is made, and a warning at the user's line says what the schema was taken for."""
+    """The tool is made, and a warning at the user's line says what the schema is treated as."""
     with pytest.warns(ToolwireWarning) as caught:
         made = tool("t", "A tool", schema)(handler)
     assert made.json_schema == seen
@@ -80,7 +80,7 @@ def test_what_a_schema_plainly_says_counts(schema: Any, seen: dict[str, Any], te
 
 
 def test_no_schema_is_one_without_parameters():
-    """`None` in the official form: the handler gets the dict of arguments, whatever they are."""
+    """With `None` in the official form, the handler gets the dict of arguments, whatever they are."""
     made = tool("t", "A tool", None)(handler)  # type: ignore[arg-type]
     assert made.json_schema == ANYTHING
     assert made.typed is None
@@ -100,6 +100,6 @@ def test_no_schema_is_one_without_parameters():
     ],
 )
 def test_a_json_schema_with_a_mistake_is_refused(schema: Any):
-    """No call of such a tool could succeed, or the CLI drops it and the others of its server."""
+    """No call of such a tool could succeed, or the CLI would drop it and the others of its server."""
     with pytest.raises(ToolDefinitionError, match="tool 't': "):
         Tool("t", "", schema, handler)

@@ -1,4 +1,4 @@
-"""The standard TypedDict, wherever it is in a type, on every Python."""
+"""`readable`: Pydantic accepts types that contain the standard TypedDict, on every Python."""
 
 import dataclasses
 import sys
@@ -71,10 +71,10 @@ leaf = {"size": 1}
 SHAPES = [
     (Leaf, leaf, leaf),
     (Leaf | None, None, None),
-    (typing.Optional[Leaf], leaf, leaf),  # noqa: UP045 - the old spelling is the case
-    (typing.Union[int, Leaf], leaf, leaf),  # noqa: UP007 - the old spelling is the case
+    (typing.Optional[Leaf], leaf, leaf),  # noqa: UP045 - to test the old spelling
+    (typing.Union[int, Leaf], leaf, leaf),  # noqa: UP007 - to test the old spelling
     (list[Leaf], [leaf], [leaf]),
-    (typing.List[Leaf], [leaf], [leaf]),  # noqa: UP006 - the old spelling is the case
+    (typing.List[Leaf], [leaf], [leaf]),  # noqa: UP006 - to test the old spelling
     (dict[str, Leaf], {"a": leaf}, {"a": leaf}),
     (tuple[int, Leaf], [1, leaf], (1, leaf)),
     (tuple[Leaf, ...], [leaf], (leaf,)),
@@ -99,7 +99,7 @@ SHAPES = [
 @pytest.mark.filterwarnings("ignore:Item 'a' on TypedDict class:UserWarning")
 @pytest.mark.parametrize(("annotation", "sent", "value"), SHAPES, ids=[str(shape[0]) for shape in SHAPES])
 def test_a_readable_type_is_one_that_pydantic_takes(annotation, sent, value):
-    """In every shape that a type can have, the standard TypedDict validates and has a schema."""
+    """The standard TypedDict validates and has a schema wherever it stands in a type."""
     adapter = adapter_of(readable(annotation))
     assert adapter.validate_python(sent) == value
     assert adapter.json_schema()
@@ -120,13 +120,13 @@ def test_the_schema_is_that_of_the_class():
 
 
 def test_the_settings_of_the_class_are_kept():
-    """`__pydantic_config__` on the class counts."""
+    """`__pydantic_config__` of the class is respected."""
     with pytest.raises(ValidationError, match="Extra inputs"):
         adapter_of(readable(Closed)).validate_python({"a": 1, "b": 2})
 
 
 def test_local_names_are_found_in_the_namespace():
-    """Annotations that are strings may name what only the caller knows."""
+    """String annotations may use names from the given namespace."""
 
     class Local(TypedDict):
         size: int
@@ -140,17 +140,17 @@ def test_local_names_are_found_in_the_namespace():
 
 
 def test_a_name_that_nobody_knows_is_left_to_pydantic():
-    """What cannot be resolved is no error here: Pydantic names it."""
+    """An unknown name raises no error in `readable`: Pydantic's error has the name."""
 
     class Lost(TypedDict):
-        inner: "Nowhere"  # noqa: F821 - the case
+        inner: "Nowhere"  # noqa: F821 - an unknown name is what is tested
 
     with pytest.raises((PydanticUserError, NameError)):
         adapter_of(readable(list[Lost])).validate_python([])
 
 
 def test_the_class_stays_what_it_was():
-    """Nothing is written onto the user's class."""
+    """The user's class is not modified."""
     before = dict(vars(Leaf))
     adapter_of(readable(Leaf))
     assert dict(vars(Leaf)) == before
@@ -165,7 +165,7 @@ def test_the_class_stays_what_it_was():
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_anything_else_is_left_alone(given):
-    """What has no TypedDict in it, or is no type, does no harm."""
+    """A type without a TypedDict, or a value that is no type, is returned unchanged."""
     assert readable(given) is given
 
 
@@ -186,7 +186,7 @@ INSIDE = [
 
 @pytest.mark.parametrize(("annotation", "sent", "value"), INSIDE, ids=[str(shape[0]) for shape in INSIDE])
 def test_inside_of_other_classes_it_is_for_pydantic_to_take(annotation, sent, value):
-    """Before Python 3.12 it does not, and its error says what to do."""
+    """A standard TypedDict in another class is left to Pydantic; before Python 3.12 its error says what to do."""
     if sys.version_info >= (3, 12):
         assert adapter_of(readable(annotation)).validate_python(sent) == value
         return
@@ -195,7 +195,7 @@ def test_inside_of_other_classes_it_is_for_pydantic_to_take(annotation, sent, va
 
 
 def test_a_tool_says_what_to_do_about_it():
-    """The error of a tool names the parameter and the import."""
+    """The tool's error has the parameter's name and the import that works."""
     if sys.version_info >= (3, 12):
         pytest.skip("Pydantic takes it here")
 

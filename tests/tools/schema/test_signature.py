@@ -1,4 +1,4 @@
-"""Typed functions: what is advertised, what is accepted, how the function is called."""
+"""Typed functions: their schema, the arguments they accept, and how they are called."""
 
 import collections.abc
 import dataclasses
@@ -46,7 +46,7 @@ class Context(Generic[S]):
 
 
 class SubContext(Context[int]):
-    """A context by another name."""
+    """A subclass of the context."""
 
 
 class Color(enum.Enum):
@@ -104,7 +104,7 @@ def sig(function, **more):
 
 
 def taking(annotation, *default):
-    """The signature of a function with one parameter, `it`."""
+    """Return the signature of a function with one parameter, `it`."""
 
     def function(it): ...
 
@@ -143,7 +143,7 @@ def greet(name: str, formal: bool = False) -> str:
 
 
 def test_the_golden_case():
-    """`greet` gives exactly the schema that the requirements show."""
+    """The whole schema of `greet`, with the descriptions of its docstring."""
     signature = sig(greet)
     assert signature.parameters.json_schema == {
         "type": "object",
@@ -159,7 +159,7 @@ def test_the_golden_case():
 
 
 def test_no_parameters_is_an_empty_object():
-    """A function without parameters takes an empty object and nothing else."""
+    """A function without parameters accepts an empty object and nothing else."""
     parameters = sig(lambda: None).parameters
     assert parameters.json_schema == {"type": "object", "properties": {}, "additionalProperties": False}
     assert parameters.validate({}) == {}
@@ -177,8 +177,8 @@ def test_no_parameters_is_an_empty_object():
         (None, {"type": "null"}, None, None),
         (Any, {}, {"a": [1]}, {"a": [1]}),
         (Literal["a", 1], {"enum": ["a", 1]}, 1, 1),
-        (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, None),  # noqa: UP045 - the old spelling is the case
-        (Union[int, str], {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "1", "1"),  # noqa: UP007 - the old spelling is the case
+        (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, None),  # noqa: UP045 - to test the old spelling
+        (Union[int, str], {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "1", "1"),  # noqa: UP007 - to test the old spelling
         (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}, 3, 3),
         (list[int], {"type": "array", "items": {"type": "integer"}}, ["1"], [1]),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 1}, {"a": 1}),
@@ -210,7 +210,7 @@ def test_no_parameters_is_an_empty_object():
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_a_type_has_its_schema_and_its_values(annotation, schema, sent, value):
-    """Each simple type is advertised as JSON Schema has it, and its values are Python's."""
+    """Each simple type has its JSON schema, and its values become Python's."""
     assert schema_of(annotation) == schema
     result = value_of(annotation, sent)
     assert (result, type(result)) == (value, type(value))
@@ -269,7 +269,7 @@ def test_a_type_has_its_schema_and_its_values(annotation, schema, sent, value):
     ids=lambda given: getattr(given, "__name__", ""),
 )
 def test_a_class_is_a_definition(annotation, schema, sent, value):
-    """Classes stand once under $defs, are referred to, and their instances reach the function."""
+    """Each class stands once in $defs, and the function gets instances of it."""
     parameters = taking(annotation).parameters
     assert parameters.json_schema["$defs"] == {annotation.__name__: schema}
     assert parameters.json_schema["properties"] == {"it": {"$ref": f"#/$defs/{annotation.__name__}"}}
@@ -278,25 +278,25 @@ def test_a_class_is_a_definition(annotation, schema, sent, value):
 
 
 def test_a_named_tuple_comes_from_a_list():
-    """A named tuple is an array on the wire."""
+    """A named tuple is an array in JSON."""
     assert value_of(Pair, [1]) == Pair(1, "r")
     assert value_of(tuple[int, Pair], [1, [2, "x"]]) == (1, Pair(2, "x"))
 
 
 def test_a_decimal_keeps_its_digits():
-    """A Decimal is exact from text, and from a number as it was written."""
+    """A Decimal is exact, whether it is sent as a string or as a number."""
     assert value_of(decimal.Decimal, "0.10") == decimal.Decimal("0.10")
     assert value_of(decimal.Decimal, 0.1) == decimal.Decimal("0.1")
 
 
 def test_values_are_read_as_json_in_unions_and_strict_models():
-    """Text is a date where a union or a strict model wants one: JSON has no dates of its own."""
+    """A string is accepted as a date in a union or strict model, since JSON has no dates."""
     assert value_of(dt.date | str, "2024-01-02") == dt.date(2024, 1, 2)
     assert value_of(Exact, {"on": "2024-01-02"}) == Exact(on=dt.date(2024, 1, 2))
 
 
 def test_titles_are_only_those_that_the_author_wrote():
-    """No title is made up from a name; a property called title and a title given on purpose stay."""
+    """No title is derived from a name; a property called `title` and explicit titles are kept."""
 
     class Book(BaseModel):
         title: str
@@ -348,7 +348,7 @@ def test_descriptions_by_precedence():
 
 
 def test_two_parameters_of_one_type_have_descriptions_of_their_own():
-    """A description is not shared by way of a shared definition."""
+    """The description of one does not appear at the other, although they share a definition."""
 
     def function(a: Color, b: Color):
         """Mix.
@@ -364,7 +364,7 @@ def test_two_parameters_of_one_type_have_descriptions_of_their_own():
 
 
 def test_constraints_are_advertised_and_checked():
-    """What `Field` asks for is in the schema and in force."""
+    """Constraints of `Field` are in the schema and are checked."""
     assert schema_of(Annotated[int, Field(ge=1, le=5)]) == {"type": "integer", "minimum": 1, "maximum": 5}
     assert refusal_of(Annotated[int, Field(ge=1)], 0) == [
         Violation("it", "Input should be greater than or equal to 1, got 0")
@@ -372,7 +372,7 @@ def test_constraints_are_advertised_and_checked():
 
 
 def test_an_alias_is_the_name_on_the_wire():
-    """An argument comes by its alias and reaches the function by its own name."""
+    """JSON has the alias, the function gets its parameter's own name."""
 
     def send(sender: Annotated[str, Field(alias="from")], to: str = "all"):
         """Send.
@@ -388,7 +388,7 @@ def test_an_alias_is_the_name_on_the_wire():
 
 
 def test_two_parameters_with_one_wire_name_are_refused():
-    """An alias may not hide another parameter."""
+    """An alias that is the name of another parameter is an error."""
 
     def send(sender: Annotated[str, Field(alias="to")], to: str): ...
 
@@ -413,7 +413,7 @@ def test_two_parameters_with_one_wire_name_are_refused():
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_a_default_that_json_can_say_is_shown(annotation, default, shown):
-    """The schema tells what happens when an argument is left out."""
+    """The schema has the default of an argument that may be left out."""
     signature = taking(annotation, default)
     assert signature.parameters.json_schema["properties"]["it"]["default"] == shown
     assert "required" not in signature.parameters.json_schema
@@ -433,14 +433,14 @@ def test_a_default_that_json_can_say_is_shown(annotation, default, shown):
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_a_default_that_json_cannot_say_only_makes_it_optional(annotation, default):
-    """Sentinels, secrets, and defaults that would be refused as arguments are not advertised."""
+    """Sentinels, secrets, and defaults that would be invalid as arguments are not in the schema."""
     signature = taking(annotation, default)
     assert "default" not in signature.parameters.json_schema["properties"]["it"]
     assert "required" not in signature.parameters.json_schema
 
 
 def test_integers_over_64_bits_are_numbers_like_any_other():
-    """As a default, a choice, a limit and an argument: a balance in wei has 256 bits."""
+    """They work as a default, a choice, a limit and an argument: a balance in wei has 256 bits."""
     most = 2**256 - 1
     assert taking(int, most).parameters.json_schema["properties"]["it"]["default"] == most
     assert taking(Literal[2**70]).parameters.validate({"it": 2**70}) == {"it": 2**70}
@@ -452,7 +452,7 @@ def test_integers_over_64_bits_are_numbers_like_any_other():
 
 
 def test_a_default_of_none_makes_the_type_nullable():
-    """`x: int = None` may be sent as null, constraints and description kept."""
+    """With `x: int = None`, null is accepted; constraints and description are kept."""
     assert schema_of(Annotated[int, Field(ge=1, description="d")], None) == {
         "anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}],
         "description": "d",
@@ -466,11 +466,11 @@ def test_a_type_that_is_nullable_already_stays_as_it_is():
     maybe = NewType("maybe", int | None)  # type: ignore[valid-newtype]
     assert schema_of(maybe, None) == schema_of(int | None, None)
     assert schema_of(Annotated[int | None, "text"] | str, None)["anyOf"][1:] == [{"type": "string"}]
-    assert schema_of(Literal[1, None], None) == {"enum": [1, None], "default": None}  # noqa: PYI061 - the case
+    assert schema_of(Literal[1, None], None) == {"enum": [1, None], "default": None}  # noqa: PYI061 - tested here
 
 
 def test_discriminated_unions():
-    """A tagged union is read by its tag, and what is wrong in the branch is told with its path."""
+    """The tag selects the branch, and errors in the branch are reported with their path."""
 
     class Cat(BaseModel):
         kind: Literal["cat"]
@@ -486,16 +486,16 @@ def test_discriminated_unions():
     assert {each.path for each in found} == {
         "it[0].tricks",
         "it[0].lives",
-    }  # which first is Pydantic's affair
+    }  # their order is up to Pydantic
 
 
 def test_defaults_by_field():
-    """`Field` as the default, or with one, gives the default; the one in the signature wins over it."""
+    """`Field` can give the default, but one in the function's signature overrides it."""
 
     def function(
         a: int = Field(3, ge=1),
         b: int = Field(description="needed"),
-        c: list[int] = Field(default_factory=list),  # noqa: B008 - the way of FastAPI is the case
+        c: list[int] = Field(default_factory=list),  # noqa: B008 - FastAPI's way of writing it is what is tested
         d: Annotated[int, Field(default=1)] = 2,
         *,
         e: Annotated[int, Field(default=5)],
@@ -509,7 +509,7 @@ def test_defaults_by_field():
 
 
 def test_names_that_others_stumble_over():
-    """Parameters may be called what Pydantic calls its own things, and anything that Python allows."""
+    """Parameters may have names that Pydantic uses itself, and any that Python allows."""
     names = [
         "schema",
         "model_config",
@@ -534,12 +534,12 @@ def test_names_that_others_stumble_over():
 
 
 def test_unannotated_parameters_take_anything():
-    """No annotation, no check."""
+    """Without an annotation, the value is not checked."""
     assert schema_of(typing.Any) == sig(lambda it: None).parameters.json_schema["properties"]["it"] == {}
 
 
 def test_every_violation_is_told_with_its_path():
-    """All that is wrong is said at once, in one line."""
+    """One message lists everything that is wrong."""
 
     def add(a: float, b: float, points: list[Point] | None = None): ...
 
@@ -553,7 +553,7 @@ def test_every_violation_is_told_with_its_path():
 
 
 def test_the_text_of_violations_is_bounded():
-    """Twenty are shown and the rest counted; long values and long names are cut; all are in the list."""
+    """Twenty are shown and the rest counted, long values and names are cut; the list has all of them."""
     with pytest.raises(InvalidArguments) as caught:
         value_of(list[int], ["x" * 10_000] * 50)
     assert len(caught.value.violations) == 50
@@ -563,21 +563,21 @@ def test_the_text_of_violations_is_bounded():
 
 
 def test_paths_leave_out_the_branches_of_unions():
-    """A path has keys and indexes of the arguments only."""
+    """A path has only keys and indexes of the arguments."""
     violations = refusal_of(dict[str, list[int] | Point | dict[str, Movie]], {"k": {"a": {"year": 1}}})
     paths = {each.path for each in violations}
     assert {"it.k", "it.k.x", "it.k.a", "it.k.a.title"} == paths
 
 
 def test_a_bad_key_is_said_to_be_one():
-    """The key of a dict is checked too, and named."""
+    """The keys of a dict are checked too, and the error says that it is about a key."""
     assert refusal_of(dict[int, str], {"q": "a"}) == [
         Violation("it.q", "key: Input should be a valid integer, got 'q'")
     ]
 
 
 def test_a_validator_of_the_author_speaks_in_its_own_words():
-    """The text of a ValueError is the message."""
+    """The message is the text of the ValueError that the validator raises."""
 
     def even(value: int) -> int:
         if value % 2:
@@ -589,7 +589,7 @@ def test_a_validator_of_the_author_speaks_in_its_own_words():
 
 
 def test_invalid_arguments_survive_pickling():
-    """The error can cross a process."""
+    """The error can be sent to another process."""
     error = InvalidArguments([Violation("a", "Field required")])
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     assert (str(copy), copy.violations) == (str(error), error.violations)
@@ -601,7 +601,7 @@ def test_invalid_arguments_survive_pickling():
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_unknown_fields_are_violations_at_any_depth(annotation):
-    """A class that does not say otherwise refuses what it does not have, and the schema says so."""
+    """Classes refuse unknown fields unless they are configured otherwise, and their schema says so."""
     whole = {"x": 1, "title": "t", "value": 1, "zz": 1}
     wrapped = (
         [whole]
@@ -617,7 +617,7 @@ def test_unknown_fields_are_violations_at_any_depth(annotation):
 
 
 def test_a_model_that_allows_extra_fields_keeps_them():
-    """The author's word on extra fields counts; the models beside it then keep Pydantic's rules."""
+    """The model's own setting counts; other models beside it then follow Pydantic's rules."""
     assert value_of(Open, {"zz": 1}).zz == 1
     assert value_of(Open, {"inner": {"value": 1, "zz": 1}}).inner == Node(value=1)
     definitions = taking(Open).parameters.json_schema["$defs"]
@@ -626,7 +626,7 @@ def test_a_model_that_allows_extra_fields_keeps_them():
 
 
 def test_the_input_is_never_changed():
-    """Values are new objects: what a function does to them does not reach the caller's."""
+    """The function gets copies: changing them does not change the caller's values."""
     arguments = {"it": {"a": [1]}}
     value = taking(Any).parameters.validate(arguments)["it"]
     value["a"].append(2)
@@ -639,7 +639,7 @@ def test_the_input_is_never_changed():
     ids=["object", "set", "surrogate", "big"],
 )
 def test_what_is_not_json_is_a_violation(value, text):
-    """Python values that JSON cannot carry are refused, big numbers taken."""
+    """Python values that JSON cannot hold are refused, large integers accepted."""
     if not text:
         assert value_of(int, value) == value
     else:
@@ -648,7 +648,7 @@ def test_what_is_not_json_is_a_violation(value, text):
 
 
 def test_deep_nesting_is_a_violation_not_a_crash():
-    """Arguments as deep as a parser allows do not end in a RecursionError."""
+    """Arguments that are nested very deep do not raise a RecursionError."""
     deep: Any = 1
     for _ in range(5_000):
         deep = [deep]
@@ -675,7 +675,7 @@ def test_deep_nesting_is_a_violation_not_a_crash():
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_what_has_no_schema_is_refused_when_defined(annotation, text):
-    """The error names tool, parameter and annotation, and says what to use instead."""
+    """The error has tool, parameter and annotation, and says what to use instead."""
 
     def fetch(good: int, bad): ...
 
@@ -689,7 +689,7 @@ def test_what_has_no_schema_is_refused_when_defined(annotation, text):
 
 
 def test_the_name_in_the_error_is_that_of_the_tool():
-    """A tool with a name of its own is named by it."""
+    """If the tool has a name of its own, the error has that."""
     with pytest.raises(DefinitionError, match="^tool 'other': parameter 'x'"):
         sig(lambda x: None, name="other") and sig(_refused, name="other")
 
@@ -698,7 +698,7 @@ def _refused(x: re.Match): ...
 
 
 def test_variadic_parameters_are_refused():
-    """`*args` and `**kwargs` have no names: the error says what to use."""
+    """For `*args` and `**kwargs`, which have no names, the error says what to use."""
     with pytest.raises(DefinitionError, match=r"parameter '\*items': use one parameter of type list"):
         sig(lambda *items: None, name="f")
     with pytest.raises(
@@ -714,7 +714,7 @@ def test_variadic_parameters_are_refused():
         Context[int],
         SubContext,
         Context | None,
-        Optional[Context[str]],  # noqa: UP045 - the old spelling is the case
+        Optional[Context[str]],  # noqa: UP045 - to test the old spelling
         Annotated[Context, "the context"],
         "Context",
         "Context[int] | None",
@@ -722,7 +722,7 @@ def test_variadic_parameters_are_refused():
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_the_context_parameter_is_found_and_not_advertised(annotation):
-    """Whatever its name and place, it is left out of the schema and filled in."""
+    """Whatever its name and position, it is not in the schema, and the call fills it in."""
 
     def function(a: int, whatever=None, b: int = 2):
         return a, whatever, b
@@ -736,7 +736,7 @@ def test_the_context_parameter_is_found_and_not_advertised(annotation):
 
 
 def test_a_context_imported_for_type_checkers_only_is_found():
-    """A name that is only there for the type checker is known by its name."""
+    """If its annotation cannot be resolved, the class name in it is enough."""
     space: dict[str, Any] = {}
     exec("def function(a: int, context: 'Context[str]'): ...", space)  # noqa: S102 - a module without the import
     assert sig(space["function"]).context_parameter == "context"
@@ -744,7 +744,7 @@ def test_a_context_imported_for_type_checkers_only_is_found():
 
 @pytest.mark.parametrize("name", ["context", "ctx"])
 def test_a_context_without_an_annotation_is_known_by_its_name(name):
-    """Nobody means the model to fill it in. With an annotation or a default it is a parameter like others."""
+    """No model is meant to fill it in. With an annotation or a default it is a parameter like others."""
     space: dict[str, Any] = {}
     exec(f"def bare({name}, a: int): ...\ndef typed({name}: str): ...\ndef optional({name}=1): ...", space)  # noqa: S102
     assert sig(space["bare"]).context_parameter == name
@@ -755,7 +755,7 @@ def test_a_context_without_an_annotation_is_known_by_its_name(name):
 
 
 def test_two_contexts_are_refused():
-    """One context is enough."""
+    """The error names both parameters."""
 
     def function(a: Context, b: Context | None = None): ...
 
@@ -764,7 +764,7 @@ def test_two_contexts_are_refused():
 
 
 def test_positional_only_and_keyword_only_parameters():
-    """Each goes the way it can be passed, gaps filled with defaults."""
+    """Each is passed in the way that it allows; missing positional ones get their defaults."""
 
     def function(a: int, context: Context, b: int = 2, c: int = 3, /, d: int = 4, *, e: int):
         return a, context, b, c, d, e
@@ -841,7 +841,7 @@ def wrapped(*args, **kwargs):
     ids=lambda given: "",
 )
 def test_every_kind_of_callable_is_read(function, properties, description):
-    """Methods, partials, objects and wrapped functions have the parameters that a caller can give."""
+    """Methods, partials, objects and wrapped functions list the parameters that a caller can pass."""
     signature = sig(function)
     assert list(signature.parameters.json_schema["properties"]) == properties
     assert signature.description == description
@@ -852,14 +852,14 @@ def test_every_kind_of_callable_is_read(function, properties, description):
 
 
 def test_a_class_is_called_to_make_one():
-    """A class is a callable too: its parameters are those of its constructor."""
+    """A class has the parameters of its constructor."""
     signature = sig(Point)
     args, kwargs = signature.arguments_for(signature.parameters.validate({"x": 1}), None)
     assert Point(*args, **kwargs) == Point(1, 0)
 
 
 def test_what_a_partial_fixes_is_not_shown():
-    """A value bound by name may be a secret: it is neither a parameter nor a default."""
+    """A value that a partial binds by name may be a secret: it is neither a parameter nor a default."""
     signature = sig(functools.partial(greet, formal="SECRET"))
     assert "SECRET" not in json.dumps(signature.parameters.json_schema)
     with pytest.raises(InvalidArguments):
@@ -878,13 +878,13 @@ def test_what_a_partial_fixes_is_not_shown():
     ids=["unbound", "classmethod", "number", "builtin", "odd"],
 )
 def test_what_cannot_be_called_is_refused(given, text):
-    """A definition that could only fail later fails now."""
+    """What could only fail when it is called is refused when it is defined."""
     with pytest.raises(DefinitionError, match=text):
         sig(given, name="f")
 
 
 def test_a_wrapped_function_keeps_its_types():
-    """Annotations are read in the module of the function that was wrapped."""
+    """Annotations are resolved in the module of the wrapped function."""
     assert sig(wrapped).parameters.json_schema == sig(greet).parameters.json_schema
 
 
@@ -922,7 +922,7 @@ def test_a_return_type_that_is_an_object_has_an_output_schema(annotation, proper
 
 
 def test_a_dict_of_things_has_an_output_schema():
-    """`dict[str, T]` says what its values are."""
+    """`dict[str, T]` is enough, since it says what its values are."""
     signature = returning(dict[str, int])
     assert signature.output_schema == {"type": "object", "additionalProperties": {"type": "integer"}}
     assert signature.output_adapter.dump_python({"a": 1}) == {"a": 1}
@@ -934,14 +934,14 @@ def test_a_dict_of_things_has_an_output_schema():
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_other_return_types_have_none(annotation):
-    """What is no object, or says nothing, gives no output schema and no error."""
+    """A type that is no object, or says nothing about its fields, causes no output schema and no error."""
     signature = returning(annotation)
     assert signature.output_schema is None
     assert signature.output_adapter is None
 
 
 def test_no_return_annotation_has_none():
-    """A function that does not say what it returns."""
+    """Without a return annotation there is no output schema."""
     assert sig(lambda: None).output_schema is None
 
 
@@ -964,10 +964,10 @@ some_types = st.recursive(
     leaf_types,
     lambda inner: st.one_of(
         inner.map(lambda each: list[each]),
-        inner.map(lambda each: Optional[each]),  # noqa: UP045 - the old spelling is the case
+        inner.map(lambda each: Optional[each]),  # noqa: UP045 - to test the old spelling
         inner.map(lambda each: dict[str, each]),
         inner.map(lambda each: tuple[each, ...]),
-        st.tuples(inner, inner).map(lambda two: Union[two[0], two[1]]),  # noqa: UP007 - the old spelling is the case
+        st.tuples(inner, inner).map(lambda two: Union[two[0], two[1]]),  # noqa: UP007 - to test the old spelling
         st.tuples(inner, inner).map(lambda two: tuple[two[0], two[1]]),
     ),
     max_leaves=4,
@@ -977,7 +977,7 @@ some_types = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(annotations=st.lists(some_types, min_size=1, max_size=3), data=st.data())
 def test_what_fits_the_advertised_schema_is_accepted(annotations, data):
-    """Arguments that keep to what was advertised are never refused; others are refused as violations only."""
+    """Arguments that fit the listed schema are never refused; others raise `InvalidArguments` or are accepted."""
 
     def function(p0, p1=None, p2=None): ...
 
@@ -1002,5 +1002,5 @@ def test_what_fits_the_advertised_schema_is_accepted(annotations, data):
 @settings(max_examples=200, deadline=None)
 @given(value=json_values)
 def test_json_passes_through_any_unchanged(value):
-    """`Any` gives back the JSON that came."""
+    """A parameter of type `Any` gets the JSON value unchanged."""
     assert value_of(Any, value) == value

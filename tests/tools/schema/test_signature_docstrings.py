@@ -1,4 +1,4 @@
-"""What is read out of docstrings of every style."""
+"""What is read from docstrings of each style."""
 
 import pytest
 from hypothesis import given
@@ -61,7 +61,7 @@ NAMES = ["name", "formal", "url"]
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_each_style_says_the_same(text):
-    """Description and parameters are found, wrapped lines joined, other sections left out."""
+    """Description and parameters are read, wrapped lines joined, other sections left out."""
     assert read_docstring(text, NAMES) == Documentation(
         "Greet a person.\n\nLonger text,\nover two lines.",
         {
@@ -74,7 +74,7 @@ def test_each_style_says_the_same(text):
 
 @pytest.mark.parametrize("text", [None, "", "   \n  "], ids=repr)
 def test_no_docstring_says_nothing(text):
-    """Empty in, empty out."""
+    """An empty docstring gives no description and no parameters."""
     assert read_docstring(text, NAMES) == Documentation()
 
 
@@ -89,12 +89,12 @@ def test_no_docstring_says_nothing(text):
     ],
 )
 def test_prose_is_not_taken_for_sections(text):
-    """A colon in prose does not cost a line of the description."""
+    """Lines with a colon stay in the description."""
     assert read_docstring(text, ["name"]) == Documentation(text)
 
 
 def test_text_after_the_sections_is_kept():
-    """What follows a Google section is still said of the tool."""
+    """Text after a Google section is part of the description."""
     text = "Go.\n\nArgs:\n    name: a name\n\nNote:\n    Never twice.\n\nLast words."
     assert read_docstring(text, ["name"]) == Documentation(
         "Go.\n\nNote:\n    Never twice.\n\nLast words.", {"name": "a name"}
@@ -102,14 +102,14 @@ def test_text_after_the_sections_is_kept():
 
 
 def test_only_parameters_of_the_function_count():
-    """What the docstring says of parameters that are not there is left out."""
+    """Names in the docstring that are no parameters are ignored."""
     assert read_docstring("Go.\n\nArgs:\n    name: a name\n    ghost: none", ["name"]).parameters == {
         "name": "a name"
     }
 
 
 def test_the_style_is_that_which_names_the_parameters():
-    """With sections of two styles, the one that speaks of the function's parameters is read."""
+    """With sections of two styles, the one that names the function's parameters is read."""
     text = "Go.\n\n:rtype: str\n:raises A: a\n:raises B: b\n\nArgs:\n    name: a name\n"
     assert read_docstring(text, ["name"]).parameters["name"] == "a name"
 
@@ -121,12 +121,12 @@ def test_a_numpy_line_may_name_several():
 
 
 def test_lists_in_a_description_keep_their_lines():
-    """Only wrapped lines are joined."""
+    """Wrapped lines are joined, but the items of a list are not."""
     text = "Go.\n\nArgs:\n    mode: One of\n        - a: first\n        - b: second\n"
     assert read_docstring(text, ["mode"]).parameters == {"mode": "One of\n- a: first\n- b: second"}
 
 
 @given(st.text(alphabet="abAgrs:Prmte \n-@`*.()[]", max_size=200))
 def test_no_text_is_too_odd(text):
-    """Any docstring gives something, never an error."""
+    """Any docstring can be read without an error."""
     assert isinstance(read_docstring(text, ["a", "b"]).description, str)

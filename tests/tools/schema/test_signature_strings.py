@@ -1,4 +1,4 @@
-"""Annotations that are strings, as in any module that starts like this one."""
+"""Annotations that are strings, as in any module with `from __future__ import annotations`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def prune(
 
 
 def test_strings_are_resolved_in_their_module():
-    """Classes, unions, Annotated and Literal in strings are what they say, recursive ones too."""
+    """Classes, unions, Annotated and Literal in strings are resolved, recursive ones too."""
     parameters = sig(prune).parameters
     properties = parameters.json_schema["properties"]
     assert properties["branch"] == {"$ref": "#/$defs/Branch"}
@@ -82,7 +82,7 @@ def test_local_types_are_resolved():
 
 
 def test_local_types_of_a_method_are_resolved():
-    """The same for a method of a class defined in a function."""
+    """A method of a local class may use local types."""
 
     class Size(TypedDict):
         cm: int
@@ -94,7 +94,7 @@ def test_local_types_of_a_method_are_resolved():
 
 
 def make_tool():
-    """A factory, gone by the time its function is read."""
+    """Return a function that uses a class local to this one."""
 
     @dataclasses.dataclass
     class Water:
@@ -107,12 +107,12 @@ def make_tool():
 
 
 def test_types_in_the_closure_are_resolved():
-    """What the function itself uses can be found after its factory has returned."""
+    """Types that the function itself uses are found in its closure after the outer function has returned."""
     assert sig(make_tool()).parameters.validate({"water": {"litres": 1}})["water"].litres == 1
 
 
 def test_a_name_that_is_not_bound_yet_is_named():
-    """A local type that is defined only later is as good as missing."""
+    """A local type that is only defined later is an error that has its name."""
 
     def pour(water: Later):
         return Later
@@ -124,7 +124,7 @@ def test_a_name_that_is_not_bound_yet_is_named():
 
 
 def test_a_type_for_the_type_checker_only_is_named():
-    """What cannot be resolved is refused with the parameter's name and what to do."""
+    """A name that cannot be resolved is an error with the parameter's name and what to do."""
 
     def pay(amount: Decimal): ...
 
@@ -135,7 +135,7 @@ def test_a_type_for_the_type_checker_only_is_named():
 
 
 def test_an_unresolvable_return_type_does_no_harm():
-    """Nobody needs it unless structured output is wanted."""
+    """It is only needed for structured output."""
 
     def pay(amount: int) -> Decimal: ...
 
@@ -143,7 +143,7 @@ def test_an_unresolvable_return_type_does_no_harm():
 
 
 def test_wrapped_functions_are_resolved_where_they_were_written():
-    """A decorator's wrapper has the wrapped function's annotations."""
+    """A decorator's wrapper has the annotations of the wrapped function."""
 
     @functools.wraps(prune)
     def wrapper(*args, **kwargs): ...
