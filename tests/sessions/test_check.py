@@ -1,5 +1,6 @@
 """`check_sessions` finds problems in session files and names them."""
 
+import errno
 import os
 import uuid
 
@@ -7,6 +8,7 @@ import pytest
 
 from shared.transcripts import SESSION, Writer
 from toolwire import sessions
+from toolwire.sessions import transcript
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions and pipes")
 
@@ -150,3 +152,15 @@ def test_progress_is_reported_in_bytes(config):
     sessions.check_sessions(config_dir=config, on_progress=lambda *step: seen.append(step))
     size = next(config.rglob("*.jsonl")).stat().st_size
     assert seen == [(size, size)]
+
+
+def test_a_transcript_whose_disk_fails_is_named(config, monkeypatch):
+    """An error of reading knows no path."""
+
+    def fail(*_, **__):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(transcript, "read_entries", fail)
+    [problem] = sessions.check_sessions(config_dir=config)
+    assert (problem.kind, problem.session_id) == ("unreadable", SESSION)
+    assert problem.path.endswith(f"{SESSION}.jsonl")

@@ -54,8 +54,8 @@ def check_sessions(
     found: list[SessionProblem] = []
     waiting: list[tuple[SessionFile, str, bool]] = []
     copies: dict[str, list[Path]] = {}
-    unreadable: list[OSError] = []
     for folder in folders:
+        unreadable: list[OSError] = []
         for path in paths.list_folder(folder, unreadable.append):
             name = path.name.removesuffix(".jsonl")
             if not entries.is_session_id(name):
@@ -65,7 +65,7 @@ def check_sessions(
                 found += _stat_problems(path, name, waiting)
             elif path.is_dir():
                 found += _check_folder(path, waiting)
-    found += [_unreadable(error) for error in unreadable]
+        found += [_unreadable(error, folder) for error in unreadable]
     found += [
         SessionProblem(
             "duplicate_session",
@@ -87,9 +87,9 @@ def check_sessions(
     return found
 
 
-def _unreadable(error: OSError, session_id: str | None = None) -> SessionProblem:
+def _unreadable(error: OSError, path: Path, session_id: str | None = None) -> SessionProblem:
     reason = error.strerror or str(error)
-    return SessionProblem("unreadable", str(error.filename), f"it cannot be read: {reason}", session_id)
+    return SessionProblem("unreadable", str(path), f"it cannot be read: {reason}", session_id)
 
 
 def _stat_problems(
@@ -99,7 +99,7 @@ def _stat_problems(
     try:
         status = path.stat()
     except OSError as error:
-        yield _unreadable(error, session_id)
+        yield _unreadable(error, path, session_id)
         return
     if not stat.S_ISREG(status.st_mode):
         yield SessionProblem("unreadable", str(path), "it is not a plain file", session_id)
@@ -149,7 +149,7 @@ def _check_transcript(file: SessionFile, session_id: str, *, of_subagent: bool) 
         for kind, message in _find_faults(file, of_subagent=of_subagent):
             yield SessionProblem(kind, str(file.path), message, session_id)
     except OSError as error:
-        yield _unreadable(error, session_id)
+        yield _unreadable(error, file.path, session_id)
 
 
 def _find_faults(file: SessionFile, *, of_subagent: bool) -> Iterator[tuple[ProblemKind, str]]:
