@@ -75,8 +75,11 @@ def has_scopes() -> bool:
 
 def new_scope() -> "anyio.CancelScope | TaskScope":  # in quotes, or anyio would be loaded at import
     """Return a new cancel scope: one of anyio where that was used before, since the body may rely on it."""
-    if not has_scopes():
-        return TaskScope()
+    return new_anyio_scope() if has_scopes() else TaskScope()
+
+
+def new_anyio_scope() -> "anyio.CancelScope":
+    """Return a new cancel scope of anyio."""
     trio = on_trio()
     if trio not in _scope_types:
         _scope_types[trio] = type(anyio.CancelScope())

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from toolwire._support.tasks import spawn
+from toolwire._support.tasks import new_anyio_scope, spawn
 from toolwire.mcp.compat import (
     ClientConnection,
     JSONRPCDispatcher,
@@ -52,7 +52,6 @@ class DirectDispatch:
             self._dispatcher = dispatcher
             self._transport = TransportContext(kind="jsonrpc", can_send_request=True)
             self._context = copy_context()
-            self._scope = type(anyio.CancelScope())  # `anyio.CancelScope()` looks it up each time
             self._handle = runner.on_request
             try:
                 on_ready()
@@ -63,7 +62,7 @@ class DirectDispatch:
 
     def start(self, request_id: int, method: str, params: dict[str, Any]) -> "RequestContext":
         """Start a request. Never waits."""
-        request = RequestContext(self._dispatcher, self._transport, request_id, params, self._scope())
+        request = RequestContext(self._dispatcher, self._transport, request_id, params, new_anyio_scope())
         self._running.add(request)
         # Without a task group, because starting a task in one costs as much as everything else here.
         self._context.run(
