@@ -248,7 +248,7 @@ def test_ctrl_c_and_a_closed_terminal_stop_the_runs(shell, tmp_path, number):
 
 
 def test_ctrl_c_while_the_database_is_unreachable(shell, tmp_path, postgres_server):
-    """It ends soon, although a database is usually retried for minutes; unwritten results are in the outbox."""
+    """It ends soon, although a database is usually retried for minutes. The next run books the outbox."""
     at = postgres_server.create_database()
     write_tasks(tmp_path, "slow")
     process = shell.start("run", "review.py", "tasks.jsonl", "--at", at)
@@ -262,3 +262,8 @@ def test_ctrl_c_while_the_database_is_unreachable(shell, tmp_path, postgres_serv
         process.communicate()
         postgres_server.start()
     assert process.returncode == 130, err
+    assert len([*(tmp_path / "state" / "outbox").rglob("*.json")]) == 1
+    code, out, err = shell("run", "review.py", "tasks.jsonl", "--at", at)
+    assert code == 3, err
+    assert "1 failed" in out
+    assert [*(tmp_path / "state" / "outbox").rglob("*.json")] == []

@@ -1,6 +1,7 @@
 """`toolwire call`: calling one tool from the command line."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -312,12 +313,13 @@ def test_an_elicitation_is_shown_on_a_terminal(folder):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of POSIX")
 def test_progress_is_a_bar_on_a_terminal(folder):
-    """Log messages and the result stay on the screen."""
+    """The bar is removed at the end; log messages and the result stay on the screen."""
     command = [sys.executable, "-m", "toolwire", "call", "hand.py", "told"]
     with Terminal(command, cwd=folder, env={"PATH": ""}) as terminal:
         terminal.expect("look")
         terminal.expect("done")
         assert terminal.wait() == 0
+        assert re.search("half .* 1/2", terminal.screen())
 
 
 def test_as_a_user_runs_it(folder):

@@ -45,12 +45,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("APPDATA", str(tmp_path / "home" / "appdata"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield project
-    for name in set(sys.modules) - before:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "") or ""):
-            del sys.modules[name]
+    return project
 
 
 def config(*arguments, code=0):

@@ -2,8 +2,9 @@
 
 python -m shared.till URL FOLDER SCENE
 
-The scene "race" makes 100 calls at once; any other, such as "before settle", is a moment of the ledger, at which
-it prints "here" and waits to be killed. "waiting" is no such moment: it makes one call.
+The scene "race" prints "ready", waits for a line, and makes 100 calls at once. Any other, such as "before settle",
+is a moment of the ledger, at which it prints "here" and waits to be killed. "waiting" is no such moment: it makes
+one call.
 """
 
 import os
@@ -101,13 +102,15 @@ def say(word):
 
 
 async def race(shop, folder):
-    """Make a hundred calls at once, and report how many succeeded."""
+    """Make a hundred calls at once when told so, and report how many succeeded."""
     done = []
 
     async def call(client, number):
         done.append(not (await client.call("weather", city=f"{os.getpid()} {number}")).is_error)
 
     async with opened(shop, folder, audit=False) as (_, client), anyio.create_task_group() as tasks:
+        say("ready")
+        sys.stdin.readline()
         for number in range(100):
             tasks.start_soon(call, client, number)
     say(sum(done))

@@ -22,14 +22,9 @@ from toolwire.errors import UsageError
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory; modules imported from it are unloaded afterwards."""
-    before = dict(sys.modules)
+    """A working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield tmp_path
-    for name in set(sys.modules) - set(before):
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
-            del sys.modules[name]
+    return tmp_path
 
 
 def write(folder, name, text):

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import textwrap
 from contextlib import asynccontextmanager
 
@@ -35,16 +34,11 @@ GOOD = """
 
 @pytest.fixture
 def app(tmp_path, monkeypatch):
-    """Return a file in a working directory; modules imported from it are unloaded afterwards."""
-    before = dict(sys.modules)
+    """Return a file in a working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     handler = signal.signal(signal.SIGINT, lambda *_: None)  # while a server runs, SIGINT has a handler too
     yield Edited(tmp_path / "live_app.py")
     signal.signal(signal.SIGINT, handler)
-    for name in set(sys.modules) - set(before):
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
-            del sys.modules[name]
 
 
 class Edited:
