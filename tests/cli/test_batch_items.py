@@ -48,6 +48,8 @@ def test_csv(tmp_path):
         ("t.jsonl", '{"key": ""}\n', None, "a key must be"),
         ("t.jsonl", b'{"key": "\xff"}\n', None, "is not UTF-8"),
         ("t.jsonl", "[" * 100_000 + "\n", None, "line 1 is not JSON"),
+        ("t.jsonl", "1\n" + "[" * 300 + "]" * 300 + "\n", None, "line 2: the value is nested too deeply"),
+        ("t.csv", "n\né\n".encode("latin-1"), None, "is not UTF-8 text .*: save it as UTF-8"),
         ("t.jsonl", '{"key": "a", "score": NaN}\n', None, "line 1 is not JSON"),
         ("t.jsonl", '{"key": "a", "score": 1e999}\n', None, "line 1 is not JSON: a number is too large"),
         (
@@ -75,6 +77,12 @@ def test_a_missing_file_is_reported_at_once(tmp_path):
     """The error comes when the items are first read."""
     with pytest.raises(UsageError, match="does not exist"):
         list(read_items(tmp_path / "none.jsonl", None))
+
+
+def test_a_file_that_cannot_be_looked_for(tmp_path):
+    """Here its name is too long, which newer versions of Python treat like a missing file."""
+    with pytest.raises(UsageError, match="cannot be read: File name too long|does not exist"):
+        list(read_items(tmp_path / f"{'x' * 300}.jsonl", None))
 
 
 def test_a_line_that_is_repeated_is_one_item(tmp_path):

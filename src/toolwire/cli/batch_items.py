@@ -44,15 +44,15 @@ def read_items(path: Path, key: str | None) -> Iterator[tuple[str, Any]]:
 def _read(path: Path, key: str | None) -> Iterator[tuple[str, str, Any]]:
     """Yield the place, key and item of each line. A repeated line is skipped; a key with two items is an error."""
     kind = path.suffix.lower()
-    if not path.is_file():
-        raise UsageError(f"{path} does not exist, or is not a file")
-    if kind not in (TABLE, *LINES):
-        raise UsageError(f"{path}: items are read from a file that ends in .jsonl or .csv")
     seen: dict[str, tuple[int, bytes]] = {}
     try:
+        if not path.is_file():
+            raise UsageError(f"{path} does not exist, or is not a file")
+        if kind not in (TABLE, *LINES):
+            raise UsageError(f"{path}: items are read from a file that ends in .jsonl or .csv")
         for number, item in _read_rows(path) if kind == TABLE else _read_lines(path):
             place = f"{path}, line {number}"
-            digest = hashlib.sha256(dumps(item, sort_keys=True)).digest()
+            digest = _digest(place, item)
             name = _find_key(place, item, key) or digest.hex()[:16]
             first, known = seen.setdefault(name, (number, digest))
             if known != digest:
@@ -62,9 +62,16 @@ def _read(path: Path, key: str | None) -> Iterator[tuple[str, str, Any]]:
             if first == number:
                 yield place, name, item["item"] if isinstance(item, dict) and item.keys() == _ITEM else item
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text: {error.reason}") from error
+        raise UsageError(f"{path} is not UTF-8 text ({error.reason}): save it as UTF-8") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _digest(place: str, item: Any) -> bytes:
+    try:
+        return hashlib.sha256(dumps(item, sort_keys=True)).digest()
+    except ValueError as error:  # nested more deeply than JSON is written here
+        raise UsageError(f"{place}: {error}") from error
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, Any]]:
