@@ -123,6 +123,16 @@ async def test_a_batch_that_cannot_be_opened_leaves_no_worker(tmp_path):
     assert not [each for each in threading.enumerate() if each.name == "toolwire batch lease"]
 
 
+@pytest.mark.parametrize("at", [None, "x" * 300])
+async def test_a_folder_that_cannot_be_used_is_an_error_in_words(tmp_path, monkeypatch, at):
+    """Here, the state folder is below a file, or a name is too long; a folder without permission is alike."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TOOLWIRE_BATCHES", str(tmp_path / "file" / "state"))
+    with pytest.raises(BatchError, match="cannot be used for the data of a batch: .* Choose another folder"):
+        async with opened(make(Model()), at):
+            pass
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

@@ -22,7 +22,7 @@ from toolwire.batch.definition import Batch, Money
 from toolwire.batch.lease import Lease, new_worker_id
 from toolwire.batch.observe import Observer
 from toolwire.batch.outbox import Outbox
-from toolwire.batch.place import Place, count_slots, find_machine, find_place
+from toolwire.batch.place import Place, count_slots, find_machine, find_place, report_unusable_folders
 from toolwire.batch.queue import Delivery, Queue
 from toolwire.batch.records import Records, make_engine
 from toolwire.batch.states import (
@@ -99,10 +99,11 @@ class OpenBatch(Generic[T]):
 
         With `existing`, only open the databases of a batch that exists.
         """
-        if self.place.folder is not None:
-            self.place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            await self._start(existing=existing)
+            with report_unusable_folders():
+                if self.place.folder is not None:
+                    self.place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                await self._start(existing=existing)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._stack.aclose()
@@ -437,7 +438,9 @@ async def open_existing(name: str, at: str | Path | None = None) -> AsyncIterato
     """Open an existing batch by its name alone, to inspect, cancel, retry or reconcile it. Nothing is executed."""
     place = find_place(at, name)
     settings = None
-    if place.folder is None or (place.folder / "runs.db").exists():
+    with report_unusable_folders():
+        exists = place.folder is None or (place.folder / "runs.db").exists()
+    if exists:
         with closing(Records(make_engine(place.records))) as records:
             await in_thread(records.prepare)
             settings = await in_thread(records.find, name)
@@ -461,6 +464,7 @@ async def open_existing(name: str, at: str | Path | None = None) -> AsyncIterato
             await opened.close(0)
 
 
+@report_unusable_folders()
 def list_names(at: str | Path | None = None) -> list[str]:
     """List the names of the batches stored at `at`, or by default in the user's state folder."""
     folders = [find_place(at, "-")] if at is not None else []

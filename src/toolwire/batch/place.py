@@ -9,8 +9,8 @@ import hashlib
 import os
 import re
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -66,6 +66,21 @@ class Place:
         return str(self.folder) if self.folder is not None else redact(hide_password(self.records))
 
 
+@contextmanager
+def report_unusable_folders() -> Iterator[None]:
+    """Raise it as a `BatchError` if a file or folder of a batch cannot be created, read or written."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise BatchError(
+            f"{error.filename} cannot be used for the data of a batch: {error.strerror}. Choose another folder with"
+            f" --at, at= or {VARIABLE}, or change its permissions"
+        ) from error
+
+
+@report_unusable_folders()
 def find_place(
     at: str | os.PathLike[str] | None, name: str, environ: Mapping[str, str] = os.environ
 ) -> Place:
