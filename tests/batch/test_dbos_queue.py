@@ -263,6 +263,14 @@ async def test_a_database_that_fails_while_a_queue_is_opened_is_an_error_in_word
     assert not DbosQueue.open_queues
 
 
+async def test_a_damaged_file_is_an_error_in_words(tmp_path):
+    """The error of SQLite does not name the file."""
+    (tmp_path / "queue.db").write_text("damaged " * 20)
+    with pytest.raises(BatchError, match="queue.db: file is not a database"):
+        await queue(f"sqlite:///{tmp_path / 'queue.db'}").open(Seen(), 1)
+    assert not DbosQueue.open_queues
+
+
 async def test_a_connection_that_is_lost_while_a_queue_is_opened_is_replaced(url, monkeypatch):
     """DBOS itself does not try again to register a queue."""
     register = DBOSClient.register_queue

@@ -239,6 +239,25 @@ def test_a_database_that_stays_unreachable_is_an_error(tmp_path):
     away.close()
 
 
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:p@x:secret@host/db", "postgresql://u:secret@host:port/db", "postgresql://[::1/db"]
+)
+def test_an_address_that_cannot_be_read_is_refused(url):
+    """The message says how it is written, and shows no part of the password."""
+    with pytest.raises(BatchError, match="postgresql://user:password@host:port/database") as refused:
+        make_engine(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    """SQLite itself does not say which of its files it cannot read."""
+    (tmp_path / "runs.db").write_text("damaged " * 20)
+    records = Records(make_engine(f"sqlite:///{tmp_path / 'runs.db'}"))
+    with pytest.raises(BatchError, match="runs.db: file is not a database"):
+        records.prepare()
+    records.close()
+
+
 def test_a_full_disk_is_retried(tmp_path):
     """Somebody may make room, and a paid result would be lost if this worker ended."""
     engine = make_engine(f"sqlite:///{tmp_path / 'runs.db'}")
@@ -251,7 +270,7 @@ def test_a_full_disk_is_retried(tmp_path):
         connection.execute(f"PRAGMA max_page_count = {pages}")
 
     full = Records(engine, patience=0.1)
-    with pytest.raises(BatchError, match="after 0 seconds of retries: database or disk is full"):
+    with pytest.raises(BatchError, match="after 0 seconds of retries: .*runs.db: database or disk is full"):
         full.create("b" * 100_000, {})
     engine.dispose()
     pages = 10_000

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import logging
 import os
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, Enque
 
 from toolwire._support.log import logger_for
 from toolwire.batch.queue import Deliver, Delivery
-from toolwire.batch.records import OPENING, call_with_retries, chunks, make_engine, use_wal
+from toolwire.batch.records import OPENING, call_with_retries, chunks, make_engine
 from toolwire.batch.states import POLL
 from toolwire.errors import BatchError
 
@@ -68,6 +67,7 @@ class DbosQueue:
         self.name = f"toolwire-{uid}"
         self._uid = uid
         self._url = _use_utf8(url)
+        self._file = url.removeprefix("sqlite:///") if url.startswith("sqlite") else None
         self._poll = poll
         self._fixed = fixed
         self._dbos = dbos
@@ -115,8 +115,8 @@ class DbosQueue:
             )
 
     def _connect(self, slots: int, takes: bool) -> None:
-        self._call(self._create_tables)
-        self._engine = make_engine(self._url)
+        engine = self._engine = make_engine(self._url)
+        self._call(lambda: self._create_tables(engine))
         client = self._client = self._call(
             lambda: DBOSClient(
                 system_database_url=self._url, serializer=_SERIALIZER, application_name=_APPLICATION
@@ -132,16 +132,15 @@ class DbosQueue:
                 )
             )
 
-    def _create_tables(self) -> None:
+    def _create_tables(self, engine: sa.Engine) -> None:
         with _migration_lock(self._url):
-            if self._url.startswith("sqlite"):
-                with contextlib.closing(sqlite3.connect(self._url.removeprefix("sqlite:///"))) as file:
-                    use_wal(file)
+            if self._file is not None:
+                engine.connect().close()  # switches the file to WAL mode
             DBOS.migrate(self._url)
 
     def _call(self, act: Callable[[], T]) -> T:
         """Call DBOS while the queue is opened, where it does not retry failures of the database itself."""
-        return call_with_retries(act, self._closing, OPENING)
+        return call_with_retries(act, self._closing, OPENING, self._file)
 
     async def _start_taking(self, slots: int) -> None:
         if self._dbos is not None:

@@ -91,6 +91,7 @@ class Records:
         self._clock = clock
         self._closing = threading.Event()
         self._is_postgres = engine.dialect.name == "postgresql"
+        self._file = None if self._is_postgres else engine.url.database
         # SQLite allows one writer at a time, and waiters sleep in growing steps. Queuing in this process is faster.
         self._write_lock: AbstractContextManager[object] = (
             nullcontext() if self._is_postgres else threading.Lock()
@@ -701,11 +702,17 @@ class Records:
                 with db.begin():
                     return work(db)
 
-        return call_with_retries(attempt, self._closing, self._patience if patience is None else patience)
+        patience = self._patience if patience is None else patience
+        return call_with_retries(attempt, self._closing, patience, self._file)
 
 
-def call_with_retries(act: Callable[[], T], closing: threading.Event, patience: float = _PATIENCE) -> T:
-    """Call `act`, and retry while its database is unreachable or busy, until `closing` is set."""
+def call_with_retries(
+    act: Callable[[], T], closing: threading.Event, patience: float = _PATIENCE, file: str | None = None
+) -> T:
+    """Call `act`, and retry while its database is unreachable or busy, until `closing` is set.
+
+    `file` is the database in messages, if it is one of SQLite, which does not name it.
+    """
     began = time.monotonic()
     warned: float | None = None
     for pause in _pauses():
@@ -713,15 +720,17 @@ def call_with_retries(act: Callable[[], T], closing: threading.Event, patience: 
             return act()
         except DBAPIError as error:
             if not _is_transient(error):
-                raise BatchError(f"the database of the batch failed: {_summarize(error)}") from error
+                raise BatchError(f"the database of the batch failed: {_summarize(error, file)}") from error
             now = time.monotonic()
             if now > began + patience or closing.wait(pause):
                 raise BatchError(
                     f"the database of the batch cannot be used, after {now - began:.0f} seconds of retries:"
-                    f" {_summarize(error)}"
+                    f" {_summarize(error, file)}"
                 ) from error
             if warned is None or now > warned + _REPEAT:
-                logger.warning("the database of the batch cannot be used, retrying: %s", _summarize(error))
+                logger.warning(
+                    "the database of the batch cannot be used, retrying: %s", _summarize(error, file)
+                )
                 warned = now
     raise AssertionError("pauses have no end")
 
@@ -743,8 +752,9 @@ def _is_transient(error: DBAPIError) -> bool:
     )
 
 
-def _summarize(error: DBAPIError) -> str:
-    return " ".join(str(error.orig).split())[:300]
+def _summarize(error: DBAPIError, file: str | None) -> str:
+    text = " ".join(str(error.orig).split())[:300]
+    return text if file is None else f"{file}: {text}"
 
 
 def make_engine(url: str) -> sa.Engine:
@@ -757,14 +767,20 @@ def make_engine(url: str) -> sa.Engine:
             connection.isolation_level = None  # transactions begin below, with the write lock
             for pragma in ("busy_timeout=30000", "synchronous=FULL"):
                 connection.execute(f"PRAGMA {pragma}").close()
-            use_wal(connection)
+            _use_wal(connection)
 
         @event.listens_for(engine, "begin")
         def begin(connection: sa.Connection) -> None:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
         return engine
-    address = sa.make_url(url).set(drivername="postgresql+psycopg")
+    try:
+        address = sa.make_url(url).set(drivername="postgresql+psycopg")
+    except ValueError:  # it shows what follows the last colon, which may be a part of the password
+        raise BatchError(
+            "the postgresql:// address cannot be read: it must be postgresql://user:password@host:port/database,"
+            " with a number as the port, and %40, %3A and %2F for @, : and / in the password"
+        ) from None
     # No ping before each use: a lost connection fails when used, and `call_with_retries` takes another one.
     # The pool holds as many connections as a worker uses at once; more are opened each time, which is slow.
     engine = sa.create_engine(
@@ -784,7 +800,7 @@ def make_engine(url: str) -> sa.Engine:
     return engine
 
 
-def use_wal(connection: Any) -> None:
+def _use_wal(connection: Any) -> None:
     """Switch a SQLite file to WAL mode, so that others can read during a write. The file keeps the setting."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         connection.execute("PRAGMA journal_mode=WAL").close()
