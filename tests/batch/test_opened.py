@@ -431,6 +431,23 @@ async def test_leaving_the_block_waits_for_the_runs(tmp_path):
     assert sorted(model.asked) == ["k0", "k1", "k2", "k3"]
 
 
+async def test_a_run_that_waits_for_money_does_not_start_any_more(tmp_path):
+    """Leaving the block would otherwise start it as soon as a run that is being finished releases money."""
+    model = Model(a=turn(answer({"name": "a"}), delay=1))
+    batch = make(model, budget="0.015")
+    async with opened(batch, tmp_path / "b") as one:
+        await one.add(repos("a", "b"))
+        async with asyncio.timeout(30):
+            while not model.asked or one.progress.running < 2:
+                await one.refresh()
+                await asyncio.sleep(0.01)
+    async with opened(batch, tmp_path / "b", work=False) as one:
+        assert (one.progress.done, one.progress.waiting, one.progress.reserved) == (1, 1, 0)
+    assert model.asked == ["a"]
+    async with opened(batch, tmp_path / "b") as one:
+        assert {done.state for done in (await collect(one)).values()} == {"done"}
+
+
 async def test_an_error_in_the_block_stops_the_runs(tmp_path):
     """Their cost is booked; with `hold` they count as failed, since they may have had effects."""
     model = Model(a=hang())

@@ -41,12 +41,16 @@ _SERVER_ERROR: Final = 500
 
 
 class Stop:
-    """A request to stop a run. `state` is the state it then ends in; `why` is a message for the user."""
+    """A request to stop a run. `state` is the state it then ends in; `why` is a message for the user.
+
+    `is_booked` is set once the money of the run is reserved; until then its CLI is certainly not started.
+    """
 
     def __init__(self) -> None:
         self._requested = asyncio.Event()
         self.state: State = "failed"
         self.why = ""
+        self.is_booked = False
 
     def set(self, state: State, why: str) -> None:
         """Request the stop. Only the first request counts."""

@@ -94,8 +94,11 @@ class Worker:
         self._loop = asyncio.create_task(self._watch())
 
     def stop_taking(self) -> None:
-        """Start no more runs. Running ones continue."""
+        """Start no more runs. Those whose money is reserved continue; the others will wait again."""
         self._draining = True
+        for stop in self._stops.values():
+            if not stop.is_booked:
+                stop.set("unknown", "the process was stopped before the run started")
 
     def stop_runs(self, state: State, why: str) -> None:
         """Stop the runs of this worker. Each reports its cost if it can."""
@@ -203,7 +206,7 @@ class Worker:
             await self._put(key, await in_thread(self._records.redeliver, key, row.delivery))
 
     async def _attempt(self, claim: Claim) -> Outcome:  # noqa: PLR0911 - each step may end the attempt
-        stop = self._stops[claim.token] = Stop()
+        stop = self._add_stop(claim)
         try:
             run = await self._prepare(claim, stop)
             if run is None:
@@ -226,6 +229,7 @@ class Worker:
             return await self._finish(claim, Outcome("unknown", None, error=str(error)))
         if booking is None:
             return await self._stop_unbooked(claim, stop)
+        stop.is_booked = True
         warm = self._batch.on_lost != "resume" and not run.changes
         session = "" if warm else options.resume or options.session_id or ""
         started = await in_thread(
@@ -240,6 +244,12 @@ class Worker:
             await self._books.release(booking)
             return await self._return_to_queue(claim)
         return await self._execute(claim, run, booking, stop, options, resumes=resumes, warm=warm)
+
+    def _add_stop(self, claim: Claim) -> Stop:
+        stop = self._stops[claim.token] = Stop()
+        if self._draining:
+            self.stop_taking()
+        return stop
 
     async def _prepare(self, claim: Claim, stop: Stop) -> Run | None:
         """Call the user's task, limited by the batch's timeout; None if the run was stopped meanwhile."""
