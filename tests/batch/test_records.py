@@ -1,5 +1,6 @@
 """The records of a batch: only one process gets a run, and every change is idempotent."""
 
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from toolwire.batch.records import VERSION, Records, call_with_retries, make_engine
+from toolwire.batch.records import CONNECTION, VERSION, Records, call_with_retries, make_engine
 from toolwire.batch.states import Outcome
 from toolwire.errors import BatchError
 
@@ -247,6 +248,23 @@ def test_an_address_that_cannot_be_read_is_refused(url):
     with pytest.raises(BatchError, match="postgresql://user:password@host:port/database") as refused:
         make_engine(url)
     assert "secret" not in str(refused.value)
+
+
+def test_a_server_that_never_responds_is_an_error(monkeypatch):
+    """A firewall that drops packets, or another program on that port: neither `connect` nor Ctrl-C would end."""
+    monkeypatch.setitem(CONNECTION, "connect_timeout", "2")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/db"
+        end = threading.Timer(20, silent.shutdown, [socket.SHUT_RDWR])
+        end.start()
+        records = Records(make_engine(url), patience=0.1)
+        try:
+            with pytest.raises(BatchError, match="cannot be used, after .*timeout"):
+                records.prepare()
+        finally:
+            end.cancel()
+            end.join()
+            records.close()
 
 
 def test_a_damaged_file_is_named(tmp_path):

@@ -20,7 +20,7 @@ from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, Enque
 
 from toolwire._support.log import logger_for
 from toolwire.batch.queue import Deliver, Delivery
-from toolwire.batch.records import OPENING, call_with_retries, chunks, make_engine
+from toolwire.batch.records import OPENING, call_with_retries, chunks, complete_address, make_engine
 from toolwire.batch.states import POLL
 from toolwire.errors import BatchError
 
@@ -66,8 +66,10 @@ class DbosQueue:
         self.executor = executor if dbos is None else str(DBOS.executor_id)
         self.name = f"toolwire-{uid}"
         self._uid = uid
-        self._url = _use_utf8(url)
         self._file = url.removeprefix("sqlite:///") if url.startswith("sqlite") else None
+        self._url = (
+            url if self._file is not None else complete_address(url).render_as_string(hide_password=False)
+        )
         self._poll = poll
         self._fixed = fixed
         self._dbos = dbos
@@ -285,14 +287,6 @@ def _shorten(record: logging.LogRecord) -> bool:
         record.msg, record.args = f"{record.getMessage()} {type(reason).__name__}: {text}", ()
         record.exc_info = None
     return True
-
-
-def _use_utf8(url: str) -> str:
-    """Return a URL with which DBOS uses UTF-8, whatever the role's setting is: keys may have any character."""
-    if not url.startswith("postgresql"):
-        return url
-    address = sa.make_url(url).update_query_dict({"client_encoding": "utf8"})
-    return address.render_as_string(hide_password=False)
 
 
 async def _refuse_other_instance() -> None:

@@ -42,6 +42,15 @@ _TRANSIENT_CODES: Final = ("25006", "25P03")
 """The server is read-only, as during a failover; it ended a transaction of this process, which was suspended."""
 _IDLE_SECONDS: Final = 15  # after which Postgres ends a transaction in which nothing happens
 
+CONNECTION: Final = {
+    "connect_timeout": "10",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+"""Settings of libpq, so that no connection waits forever for a server that does not respond. Those of a URL win."""
+
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS toolwire_batch_version (version INTEGER NOT NULL);
 
@@ -774,22 +783,10 @@ def make_engine(url: str) -> sa.Engine:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
         return engine
-    try:
-        address = sa.make_url(url).set(drivername="postgresql+psycopg")
-    except ValueError:  # it shows what follows the last colon, which may be a part of the password
-        raise BatchError(
-            "the postgresql:// address cannot be read: it must be postgresql://user:password@host:port/database,"
-            " with a number as the port, and %40, %3A and %2F for @, : and / in the password"
-        ) from None
     # No ping before each use: a lost connection fails when used, and `call_with_retries` takes another one.
     # The pool holds as many connections as a worker uses at once; more are opened each time, which is slow.
-    engine = sa.create_engine(
-        address,
-        pool_size=16,
-        max_overflow=30,
-        pool_timeout=60,
-        connect_args={"client_encoding": "utf8"},  # whatever the settings of the role are
-    )
+    address = complete_address(url).set(drivername="postgresql+psycopg")
+    engine = sa.create_engine(address, pool_size=16, max_overflow=30, pool_timeout=60)
 
     @event.listens_for(engine, "connect")
     def limit(connection: Any, _record: Any) -> None:
@@ -798,6 +795,18 @@ def make_engine(url: str) -> sa.Engine:
         connection.commit()
 
     return engine
+
+
+def complete_address(url: str) -> sa.URL:
+    """Return the address of a Postgres database, with time limits, and UTF-8 whatever the role has set."""
+    try:
+        address = sa.make_url(url)
+    except ValueError:  # it shows what follows the last colon, which may be a part of the password
+        raise BatchError(
+            "the postgresql:// address cannot be read: it must be postgresql://user:password@host:port/database,"
+            " with a number as the port, and %40, %3A and %2F for @, : and / in the password"
+        ) from None
+    return address.set(query={**CONNECTION, **address.query, "client_encoding": "utf8"})
 
 
 def _use_wal(connection: Any) -> None:
