@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -36,7 +37,7 @@ def play(request):
         return fail(400)
     if name == "gone":
         return exit_early(3)
-    return turn(answer({"name": name}), delay=30 if name == "slow" else 0)
+    return turn(answer({"name": name}), delay={"slow": 30, "short": 8}.get(name, 0))
 
 review = Batch("review", ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([play] * 99)), Verdict,
                concurrency=2, budget="1", per_run="0.01")
@@ -228,6 +229,52 @@ def test_sigterm_before_the_end_is_not_a_success(shell, tmp_path):
         process.kill()
         out, _ = process.communicate()
     assert "2 waiting" in out
+
+
+def test_sigterm_finishes_the_current_runs_first(shell, tmp_path):
+    """The exit code and the final line are about their end: nothing is left, so that is a success."""
+    write_tasks(tmp_path, "short")
+    process = shell.start("run", "review.py", "tasks.jsonl")
+    try:
+        wait_for(lambda: json.loads(shell("show", "review", "--json")[1] or "{}").get("running") == 1)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert (process.returncode, out) == (0, "review: 1 done; $0.00014 spent of $1\n"), err
+
+
+def test_sigterm_while_runs_are_added(shell, tmp_path):
+    """The rest is not added: the same command, started again, adds it."""
+    write_tasks(tmp_path, *(f"k{number}" for number in range(20_000)))
+    process = shell.start("run", "review.py", "tasks.jsonl", "--no-work")
+    try:
+        wait_for(lambda: json.loads(shell("show", "review", "--json")[1] or "{}").get("waiting"))
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=90)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 5, err
+    assert "20000 waiting" not in out
+
+
+def test_sigterm_ends_a_command_that_carries_out_no_runs(shell):
+    """There is nothing to finish first, not even if the database does not respond."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        at = f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/db"
+        process = shell.start("show", "review", "--at", at)
+        try:
+            connection, _ = silent.accept()
+            with connection:
+                process.send_signal(signal.SIGTERM)
+                process.communicate(timeout=90)
+        finally:
+            process.kill()
+            process.communicate()
+    assert process.returncode == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])

@@ -4,7 +4,7 @@
 of a batch and read its databases. Items are read from a file, and results are written to one: JSON lines or CSV.
 
 Exit codes: 0 all runs are done; 1 an error; 2 wrong use; 3 some runs failed, were refused or cancelled; 4 the
-outcome of some runs is unknown; 5 stopped by SIGTERM before all runs had ended; 130 Ctrl-C, or the
+outcome of some runs is unknown; 5 stopped by SIGTERM before all runs had ended or were added; 130 Ctrl-C, or the
 terminal was closed.
 """
 
@@ -97,18 +97,30 @@ def run(  # noqa: PLR0917 - typer takes them by position
         check_items(tasks, key, batch.encode)
     screen = Screen(batch.name, json=json)
 
+    unread = tasks is not None
+
+    async def add_and_show(opened: "OpenBatch[Any]") -> None:
+        nonlocal unread
+        if tasks is not None:
+            added = await opened.add(read_items(tasks, key))
+            unread = False
+            note(f"{added} new, {opened.progress.total} in all, at {opened.place.shown}")
+        async for done in opened.results():
+            screen.result(done, opened.progress)
+
     async def drive(stop: asyncio.Event) -> "Progress":
         async with batch.open(at, work=work) as opened:
             with _metrics(opened, metrics), screen.live(opened):
-                if tasks is not None:
-                    added = await opened.add(read_items(tasks, key))
-                    note(f"{added} new, {opened.progress.total} in all, at {opened.place.shown}")
-                await _run_until(_show_results(opened, screen), stop)
-                return await opened.refresh()
+                await _run_until(add_and_show(opened), stop)
+                progress = await opened.refresh()
+        return (
+            await _read_progress(batch.name, at) if stop.is_set() else progress
+        )  # the current runs have ended
 
     progress = _run(drive)
     screen.end(progress)
-    raise typer.Exit(_choose_exit_code(progress))
+    code = _choose_exit_code(progress)
+    raise typer.Exit(NOT_FINISHED if unread and code != SOME_UNKNOWN else code)
 
 
 def worker(
@@ -381,17 +393,20 @@ def _run_on_batch(
         async with open_existing(name, at) as opened:
             return await act(opened)
 
-    return _run(inside)
+    return _run(inside, drains=False)
 
 
-def _run(work: Callable[[asyncio.Event], Coroutine[Any, Any, Any]]) -> Any:
-    """Run on asyncio, with the warnings of the log on stderr. SIGTERM sets the event, Ctrl-C and SIGHUP cancel."""
+def _run(work: Callable[[asyncio.Event], Coroutine[Any, Any, Any]], *, drains: bool = True) -> Any:
+    """Run on asyncio, with the warnings of the log on stderr. Ctrl-C and SIGHUP cancel.
+
+    SIGTERM sets the event, or ends the process if the work `drains` nothing.
+    """
 
     async def inside() -> Any:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
-        handlers: dict[int, Callable[[], object]] = {signal.SIGTERM: stop.set}
+        handlers: dict[int, Callable[[], object]] = {signal.SIGTERM: stop.set} if drains else {}
         if task is not None:
             handlers[signal.SIGINT] = task.cancel
             # The terminal was closed. Ignored, as with nohup, it stays ignored.
@@ -409,6 +424,13 @@ def _run(work: Callable[[asyncio.Event], Coroutine[Any, Any, Any]]) -> Any:
         raise typer.Exit(INTERRUPTED) from None
 
 
+async def _read_progress(name: str, at: str | None) -> "Progress":
+    from toolwire.batch.opened import open_existing  # noqa: PLC0415 - an extra
+
+    async with open_existing(name, at) as opened:
+        return opened.progress
+
+
 async def _run_until(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
     """Run `work` until it is over or `stop` is set."""
     tasks = {asyncio.create_task(work), asyncio.create_task(stop.wait())}
@@ -420,11 +442,6 @@ async def _run_until(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> No
         await asyncio.wait(tasks)
     for each in done:
         each.result()
-
-
-async def _show_results(opened: "OpenBatch[Any]", screen: Screen) -> None:
-    async for done in opened.results():
-        screen.result(done, opened.progress)
 
 
 @contextlib.contextmanager
