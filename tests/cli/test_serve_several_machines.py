@@ -169,11 +169,24 @@ def test_tools_have_the_same_names_on_all_machines(api, machines, ledger):
             wait_until(lambda: names(one) == later)
 
 
-def test_it_does_not_start_without_the_shared_variables(machines, tmp_path):
+WRAPPED = """
+from toolwire import ToolServer
+from toolwire.catalog import Catalog
+from toolwire.wrap import combine, prefix
+
+server = combine("all", ToolServer("free"), prefix(Catalog("agentpmt"), "shop_"))
+"""
+
+
+@pytest.mark.parametrize(
+    "target", [["catalog:agentpmt"], ["catalog:agentpmt", "--find-tools"], ["app.py"]], ids=" ".join
+)
+def test_it_does_not_start_without_the_shared_variables(machines, tmp_path, target):
     """Otherwise each machine would have its own budget, and could not continue the calls of another."""
+    (tmp_path / "app.py").write_text(WRAPPED)
     for missing in ("TOOLWIRE_SESSION", "TOOLWIRE_STATE_SECRET"):
         machines.env |= {missing: ""}
-        refused = run(machines, "serve", "catalog:agentpmt", "--http", "--port", "0", cwd=tmp_path)
+        refused = run(machines, "serve", *target, "--http", "--port", "0", cwd=tmp_path)
         assert refused.returncode != 0
         assert f"machines that share a ledger need the same {missing}" in refused.stderr.replace(
             "TOOLWIRE_SESSION and ", ""

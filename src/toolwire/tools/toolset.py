@@ -262,6 +262,11 @@ class ServerWrapper:
     def __init__(self, server: Server) -> None:
         self._server = server
 
+    @property
+    def remote(self) -> bool:
+        """True if other machines share a ledger with the inner server."""
+        return bool(getattr(self._server, "remote", False))
+
     def cli_config(self) -> dict[str, Any]:
         """Return the CLI's configuration of the inner server."""
         return dict(getattr(self._server, "cli_config", dict)())
@@ -498,6 +503,11 @@ class Combined:
     def connect(self, channel: ClientChannel) -> "CombinedConnection":
         """Open a connection for one client, with one to each server behind it."""
         return CombinedConnection(self, [_Part(server, server.connect(channel)) for server in self._servers])
+
+    @property
+    def remote(self) -> bool:
+        """True if other machines share a ledger with one of the servers."""
+        return any(getattr(each, "remote", False) for each in self._servers)
 
     def cli_config(self) -> dict[str, Any]:
         """Return the merged configurations of the servers for the CLI."""
