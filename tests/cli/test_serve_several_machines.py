@@ -271,6 +271,8 @@ def test_stateless_machines_behind_nginx(api, machines, ledger, tmp_path):
         owners = {row.owner for row in ledger.rows()}
         assert len(owners) == 2
         assert len({row.key for row in ledger.rows()}) == 20
+        large = buy(front, 31, city="x" * (3 << 20))  # is not refused by nginx
+        assert "the budget of this session" in large["content"][0]["text"]
         assert [(each.name, each.money) for each in ledger.totals("session")] == [("shop", 20 * CENT)]
 
 
