@@ -499,6 +499,14 @@ def test_a_connection_that_the_server_has_closed_is_replaced(ledger, run):
     assert len(ledger.rows()) == 2
 
 
+def test_nothing_is_prepared_on_a_connection(ledger):
+    """A pooler gives each transaction another connection, without the statements prepared on the last one."""
+    for number in range(10):
+        ledger.settle(ledger.begin(order(key=str(number)), FREE).id, 10)
+    with ledger._database.reading() as db:
+        assert db.execute("SELECT name FROM pg_prepared_statements").fetchone() is None
+
+
 def test_a_server_that_does_not_answer_is_given_up(server):
     """A suspended server blocks a caller for a few seconds at most; once it is resumed, the ledger works again."""
     with PostgresLedger(server.create_database(), patience=1.0) as ledger:

@@ -360,7 +360,7 @@ class PostgresTransaction:
             quoting = psycopg.ClientCursor(self.connection)
             texts = [_quote_values(quoting, *each) for each in sent]  # raises for a text that cannot be sent
             self._queued.clear()
-            cursor = self.connection.execute("; ".join(texts), prepare=False)
+            cursor = self.connection.execute("; ".join(texts))
         found = []
         for _ in sent:
             found.append(_Rows(cursor.fetchall() if cursor.description else (), cursor.statusmessage))
@@ -486,7 +486,7 @@ class PostgresDatabase(Database):
                     begun = not db.is_queued(_SAVEPOINT)  # otherwise nothing was sent yet
                     db.forget()
                     if begun and not db.connection.closed:
-                        db.connection.execute("ROLLBACK TO step; RELEASE step", prepare=False)
+                        db.connection.execute("ROLLBACK TO step; RELEASE step")
                     raise
         except CatalogError as error:
             if db.connection.closed:
@@ -547,7 +547,6 @@ class PostgresDatabase(Database):
                     f"SELECT extract(epoch FROM clock_timestamp())::float8, {lease}",  # noqa: S608
                 )
             ),
-            prepare=False,
         )
         while found.nextset():
             pass
@@ -670,7 +669,12 @@ class PostgresDatabase(Database):
     def _connect(self) -> _Connection:
         if self._closed:
             raise CatalogError(f"the ledger {self.path} is closed")
-        connection = _Connection.connect(**self._settings, autocommit=True, cursor_factory=psycopg.RawCursor)
+        connection = _Connection.connect(
+            **self._settings,
+            autocommit=True,
+            cursor_factory=psycopg.RawCursor,
+            prepare_threshold=None,  # a pooler gives each transaction another connection, without what was prepared
+        )
         connection.patience = 1.5 * self._patience
         connection.adapters.register_dumper(int, Int8Dumper)
         return connection
