@@ -1,8 +1,9 @@
 """An operation given to the asynchronous ledger runs once, whoever waits for it and whatever it raises."""
 
 import asyncio
+import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import anyio
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from shared.waiting import eventually
 from toolwire.catalog.ledger import async_ledger
 from toolwire.catalog.ledger.async_ledger import AsyncLedger
-from toolwire.catalog.ledger.types import Unavailable
+from toolwire.catalog.ledger.sqlite import SqliteLedger
+from toolwire.catalog.ledger.types import Limits, Order, Unavailable
 from toolwire.errors import CatalogError
 
 pytestmark = pytest.mark.anyio
@@ -209,6 +211,26 @@ async def test_what_finds_the_ledger_away_is_booked_when_it_is_back(books, monke
     await books.query(int)
     assert len(tries) == 50
     assert caplog.text.count("the server is away") == 1
+
+
+async def test_a_group_that_finds_the_ledger_away_is_booked_when_it_is_back(tmp_path, monkeypatch):
+    """All operations of a group that a locked file refuses are retried as often as a single one is."""
+    monkeypatch.setattr(async_ledger, "_RETRY_PAUSE", 0.001)
+    path, groups = tmp_path / "ledger.db", []
+    with SqliteLedger(path, patience=0.01) as ledger, closing(sqlite3.connect(path)) as other:
+        orders = [Order("s", "search", "api:search", "search", 10, str(number), "d") for number in range(3)]
+        calls = [ledger.begin(each, Limits()).id for each in orders]
+        together = ledger.together
+        monkeypatch.setattr(ledger, "together", lambda: groups.append(1) or together())
+        books = AsyncLedger(ledger)
+        other.execute("BEGIN IMMEDIATE")
+        for call in calls:
+            books.post(ledger.settle, call, 7)
+        await eventually(lambda: len(groups) >= 30, 10)
+        other.execute("ROLLBACK")
+        await eventually(lambda: not ledger.rows(states=["sent"]), 10)
+        await books.aclose()
+        assert sum(row.money for row in ledger.rows()) == 21
 
 
 async def test_what_is_refused_is_not_tried_for_ever(books, monkeypatch):

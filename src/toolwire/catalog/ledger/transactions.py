@@ -55,7 +55,7 @@ class Group:
     def check(self) -> None:
         """Raise if nothing more can be booked."""
         if self.error is not None:
-            raise CatalogError(str(self.error)) from self.error
+            raise type(self.error)(str(self.error)) from self.error  # `Unavailable` is retried for longer
 
 
 class Database(ABC):
