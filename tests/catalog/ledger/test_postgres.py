@@ -319,22 +319,30 @@ def test_a_process_that_is_stopped_past_its_lease(ledger_url, schema):
 
 
 @pytest.mark.slow
-def test_a_process_that_is_stopped_inside_a_booking_holds_nobody_up(ledger_url, schema):
-    """The server takes the lock away from it, and rolls back what was not committed."""
+def test_a_process_that_is_stopped_inside_a_booking_holds_nobody_up(ledger_url, schema, run):
+    """The server takes the lock away from it while others wait for it, and rolls back what was not committed."""
     code = """
-        ledger = PostgresLedger(url, schema=schema, patience=1.0)
+        ledger = PostgresLedger(url, schema=schema, patience=4.0)
         with ledger.together():
-            ledger.begin(order(1), Limits())
-            say("inside")
-            sys.stdin.readline()
+            for number in range(2):
+                ledger.begin(order(number), Limits())
+                say("inside")
+                sys.stdin.readline()
     """
-    with PostgresLedger(ledger_url, schema=schema, patience=20.0) as ledger:
+    booked = []
+    with PostgresLedger(ledger_url, schema=schema, patience=4.0) as ledger:
         process = started(code, ledger_url, schema)
+        other = threading.Thread(target=lambda: booked.append(ledger.begin(order(), FREE).id))
         try:
             assert process.stdout.readline() == "inside\n"
+            other.start()
+            wait_until(lambda: run("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+            go(process)
+            assert process.stdout.readline() == "inside\n"
             process.send_signal(signal.SIGSTOP)
-            ledger.begin(order(), FREE)
-            assert len(ledger.rows()) == 1
+            other.join(30)
+            assert len(booked) == 1
+            assert [row.id for row in ledger.rows()] == booked
             process.send_signal(signal.SIGCONT)
             go(process)
             assert "the ledger" in process.communicate(timeout=30)[1]

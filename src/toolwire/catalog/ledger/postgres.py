@@ -541,7 +541,8 @@ class PostgresDatabase(Database):
                     f"SET LOCAL search_path = {self._schema}",
                     f"SET LOCAL lock_timeout = {limit}",
                     f"SET LOCAL statement_timeout = {limit}",
-                    f"SET LOCAL idle_in_transaction_session_timeout = {limit}",
+                    # Less than others wait for the lock: they get it from a process that is suspended.
+                    f"SET LOCAL idle_in_transaction_session_timeout = {limit // 2}",
                     _DURABLE,
                     *first,
                     f"SELECT extract(epoch FROM clock_timestamp())::float8, {lease}",  # noqa: S608
