@@ -226,7 +226,9 @@ class PostgresLedger(Ledger):
         if not db.lease:
             self._lose(owner)
         if not db.lease or (row is not None and row.owner != owner):
-            raise LeaseLost(f"{_describe_loss(owner if row is None else row.owner)}: nothing is sent")
+            # A call that was booked may have been sent before: nobody is told to repeat it.
+            end = "nothing was bought, try again" if row is None else "nothing is sent"
+            raise LeaseLost(f"{_describe_loss(owner if row is None else row.owner)}: {end}")
 
 
 def _new_owner() -> str:
