@@ -507,6 +507,18 @@ def test_a_connection_that_the_server_has_closed_is_replaced(ledger, run):
     assert len(ledger.rows()) == 2
 
 
+def test_a_connection_survives_a_refusal(ledger, run, schema):
+    """While the tables are away every booking is refused, on the same connection, which works again afterwards."""
+    ledger.begin(order(), FREE)
+    before = list(ledger._database._idle)
+    run(f"ALTER SCHEMA {schema} RENAME TO {schema}_away")
+    with pytest.raises(Unavailable, match="does not exist"):
+        ledger.begin(order(tool="draw"), FREE)
+    run(f"ALTER SCHEMA {schema}_away RENAME TO {schema}")
+    ledger.begin(order(tool="draw"), FREE)
+    assert ledger._database._idle == before
+
+
 def test_nothing_is_prepared_on_a_connection(ledger):
     """A pooler gives each transaction another connection, without the statements prepared on the last one."""
     for number in range(10):

@@ -646,7 +646,7 @@ class PostgresDatabase(Database):
                 connection = self._idle.pop()
                 try:
                     return begin(connection)
-                except psycopg.OperationalError:
+                except psycopg.Error:
                     if not connection.closed:
                         self._put_back(connection)
                         raise
