@@ -7,7 +7,9 @@ import functools
 from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict
 
 import pytest
+from typing_extensions import TypeAliasType
 
+from toolwire.tools.schema.arguments import InvalidArguments
 from toolwire.tools.schema.signature import DefinitionError, signature_of
 
 if TYPE_CHECKING:
@@ -132,6 +134,46 @@ def test_a_type_for_the_type_checker_only_is_named():
         DefinitionError, match="parameter 'amount': .*'Decimal' is not defined.*outside of TYPE_CHECKING"
     ):
         sig(pay)
+
+
+@dataclasses.dataclass
+class Receipt:
+    amount: Decimal
+
+
+def test_a_type_for_the_type_checker_only_in_a_class_is_named():
+    """A name in a field that cannot be resolved is an error with that name and what to do."""
+
+    def pay(receipt: Receipt): ...
+
+    text = r"Receipt has no JSON schema: name 'Decimal' is not defined; .*outside of TYPE_CHECKING$"
+    with pytest.raises(DefinitionError, match=text):
+        sig(pay)
+
+
+Nested = dict[str, "Nested"] | list["Nested"] | str
+
+
+def test_an_alias_that_contains_itself_is_named():
+    """It has no JSON schema; the error has its name and says how to write it instead."""
+
+    def store(value: Nested): ...
+
+    with pytest.raises(DefinitionError, match="'Nested' is an alias that contains itself; .*TypeAliasType"):
+        sig(store)
+
+
+Tree = TypeAliasType("Tree", "dict[str, Tree] | list[Tree] | str")
+
+
+def test_an_alias_type_that_contains_itself_has_a_schema():
+    """What the error above suggests works."""
+
+    def store(value: Tree): ...
+
+    assert sig(store).parameters.validate({"value": {"a": ["b", {}]}}) == {"value": {"a": ["b", {}]}}
+    with pytest.raises(InvalidArguments):
+        sig(store).parameters.validate({"value": {"a": [1]}})
 
 
 def test_an_unresolvable_return_type_does_no_harm():

@@ -169,7 +169,10 @@ def adapter_of(annotation: Any) -> TypeAdapter[Any]:
     with warnings.catch_warnings():
         # These are for the author of a class (ReadOnly, shadowed names), and repeated at each use of it.
         warnings.simplefilter("ignore", UserWarning)
-        return TypeAdapter(annotation)
+        adapter = TypeAdapter(annotation)
+        if not adapter.pydantic_complete:
+            adapter.rebuild(raise_errors=True)  # raises the NameError that Pydantic has put off
+        return adapter
 
 
 def input_schema(adapter: TypeAdapter[Any], *, closed: bool) -> tuple[dict[str, Any], bool]:
@@ -206,7 +209,13 @@ def _require_object(annotation: Any, schema: dict[str, Any]) -> dict[str, Any]:
 
 def no_schema_error(annotation: Any, error: BaseException) -> DefinitionError:
     """Make the error for a type that has no JSON schema."""
-    return DefinitionError(f"{show_type(annotation)} has no JSON schema: {gist(error)}; {HINT}")
+    reason, hint = gist(error), HINT
+    if isinstance(error, NameError):
+        hint = "import or define the name at module level, outside of TYPE_CHECKING"
+        if f"ForwardRef({error.name!r}" in repr(annotation):
+            reason = f"{error.name!r} is an alias that contains itself"
+            hint = "define it with TypeAliasType of typing_extensions, or use pydantic.JsonValue for any JSON"
+    return DefinitionError(f"{show_type(annotation)} has no JSON schema: {reason}; {hint}")
 
 
 def show_type(annotation: Any) -> str:
