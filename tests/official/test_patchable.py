@@ -184,6 +184,19 @@ print(ask())
 """) == ["mine", "hook 3", SEEN, "mine", "hook 3", "True", "claude 3", *("mine", "hook 3", SEEN) * 2]
 
 
+def test_permission_requests_can_be_configured_for_a_transport(run):
+    """Programs that make the transport themselves first call the function that prepares `can_use_tool` for it."""
+    assert run("""
+from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
+from claude_agent_sdk.types import _configure_can_use_tool
+async def decide(name, arguments, context): ...
+given = _configure_can_use_tool(options(can_use_tool=decide))
+print(given.can_use_tool is decide)
+command = SubprocessCLITransport(prompt="", options=given)._build_command()
+print(command[command.index("--permission-prompt-tool") + 1])
+""") == ["True", "stdio"]
+
+
 def test_a_process_that_fails_is_a_process_error(run):
     """This holds with a patched transport as without one."""
     assert run(

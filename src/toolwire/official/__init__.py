@@ -69,12 +69,13 @@ _OURS: Final = {  # where the two packages differ
     "SubprocessCLITransport": "official.patchable",
     "__cli_version__": "official.internals",
     "__version__": "official.internals",
+    "_configure_can_use_tool": "official.internals",
     "parse_message": "official.internals",
     "query": "official.internals",
     "run_session_store_conformance": "testing.store_conformance",
 }
-# Modules without the package's name, and their names; None for all names of `toolwire.types`.
-_MODULES: Final[dict[str, str | None]] = {
+# Modules without the package's name, and their names; `types` also has all names of `toolwire.types`.
+_MODULES: Final = {
     "": _TOP_LEVEL,
     "_cli_version": "__cli_version__",
     "_errors": _ERRORS,
@@ -88,7 +89,7 @@ _MODULES: Final[dict[str, str | None]] = {
     "client": "ClaudeSDKClient",
     "query": "InternalClient query",
     "testing": "run_session_store_conformance",
-    "types": None,
+    "types": "_configure_can_use_tool",
 }
 _PACKAGES: Final = {"", "_internal", "_internal.transport", "testing"}
 
@@ -227,8 +228,8 @@ def _find_names(module: str) -> dict[str, str]:
     """Map the names of an official module to our modules."""
     types = _names_of(import_module("toolwire.types"))
     where = {**_names_of(toolwire), **types, **_OURS}
-    names = _MODULES[module]
-    return {name: where[name] for name in (types if names is None else names.split())}
+    names = [*(types if module == "types" else ()), *_MODULES[module].split()]
+    return {name: where[name] for name in names}
 
 
 def _names_of(module: ModuleType) -> dict[str, str]:

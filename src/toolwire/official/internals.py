@@ -56,6 +56,11 @@ async def query(
 query.__doc__ = ours.query.__doc__
 
 
+def _configure_can_use_tool(options: ClaudeAgentOptions) -> ClaudeAgentOptions:
+    """Return the options unchanged: `SubprocessCLITransport` sends permission requests to `can_use_tool` itself."""
+    return options
+
+
 def parse_message(data: dict[str, Any]) -> Message | None:
     """Parse a frame into a message; None if the official package has no class for it."""
     message = parse(data)
