@@ -160,6 +160,23 @@ class TestOurQuestions:
                     pipe.say(response(request_id, was=subtype))
             assert answers == {f"s{number}": {"was": f"s{number}"} for number in range(5)}
 
+    async def test_an_interrupt_before_the_turn_is_sent_again_when_it_begins(self):
+        """Once, and the message that begins the turn is there to be read; the second response is ignored."""
+        async with opened() as (session, pipe):
+            answers = {}
+            session.prompt(prompt())
+            async with anyio.create_task_group() as group:
+                group.start_soon(collect, answers, session, "interrupt")
+                pipe.say(response((await pipe.has_written(2))[1]["request_id"], still_queued=[]))
+            assert answers == {"interrupt": {"still_queued": []}}
+            init = {"type": "system", "subtype": "init"}
+            pipe.say(state("running"), init, init)
+            assert [frame["type"] for frame in pipe.written] == ["user", "control_request", "control_request"]
+            assert pipe.written[2]["request"] == {"subtype": "interrupt"}
+            pipe.say(response(pipe.written[2]["request_id"]), result())
+            assert await session.next_frame() == init
+            assert session.unread == 2
+
     async def test_a_second_answer_is_ignored(self):
         """The first response counts; a repeated one affects neither its caller nor the next."""
         async with opened() as (session, pipe):

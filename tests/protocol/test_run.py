@@ -1,5 +1,6 @@
 """When a run is over: decided by frames and times alone."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -190,3 +191,35 @@ def test_a_prompt_that_an_idle_cli_dropped_is_due_no_more():
 def test_a_queued_prompt_is_due_a_result_until_it_counts_as_dropped():
     """The CLI may have answered two prompts with one result."""
     assert after(RESULT, state("idle"), prompts=2).result_due(0.0) == 2.0 + DROPPED
+
+
+def test_an_interrupt_before_its_turn_is_repeated():
+    """The CLI may ignore one that it reads between the prompt and the beginning of the turn."""
+    run = after(state("running"))
+    run.interrupted()
+    assert not run.must_interrupt_again
+    run.feed(INIT, 2.0)
+    assert run.must_interrupt_again
+
+
+@pytest.mark.parametrize("frames", [[INIT], [INIT, ASSISTANT], [INIT, ASSISTANT, RESULT]])
+def test_an_interrupt_of_a_turn_is_not_repeated(frames):
+    """Nor is one after its end."""
+    run = after(*frames)
+    run.interrupted()
+    run.feed(INIT, 9.0)
+    assert not run.must_interrupt_again
+
+
+def test_an_interrupt_is_never_repeated_in_another_turn():
+    """It could stop a prompt that was sent later, or that is to run next."""
+    run = after()
+    run.interrupted()
+    run.feed(RESULT, 1.0)  # of a prompt that a hook blocked
+    run.prompted(2.0)
+    run.feed(INIT, 3.0)
+    assert not run.must_interrupt_again
+    run = after(prompts=2)
+    run.interrupted()
+    run.feed(INIT, 1.0)
+    assert not run.must_interrupt_again

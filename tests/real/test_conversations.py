@@ -128,6 +128,20 @@ async def test_interrupt_in_mid_turn(scripted):
                 assert texts([message async for message in client.receive_response()]) == ["still here"]
 
 
+async def test_interrupt_before_the_turn(scripted):
+    """An interrupt that reaches the CLI together with the prompt stops the turn too; most others do not show it."""
+    async with scripted([say("hello"), *[hang()] * 5], finished=False) as (_, options):
+        with anyio.fail_after(LIMIT):
+            async with ClaudeSDKClient(options) as client:
+                await client.query("hi")
+                assert texts([message async for message in client.receive_response()]) == ["hello"]
+                for _ in range(5):
+                    await client.query("take your time")
+                    await client.interrupt()
+                    messages = [message async for message in client.receive_response()]
+                    assert messages[-1].terminal_reason == "aborted_streaming"
+
+
 async def test_model_change(scripted):
     """A change of model shows in the next request and the next message."""
     async with scripted([say("one"), say("two")]) as (model, options):

@@ -250,6 +250,8 @@ class Session:
         response: Future[Responded | None] = Future()
         self._pending[request_id] = response
         self._write(line)
+        if body["subtype"] == "interrupt":
+            self._run.interrupted()
         try:
             await response.wait(timeout)
         finally:
@@ -408,6 +410,9 @@ class Session:
 
     def _on_message(self, frame: dict[str, Any], now: float) -> None:
         self._run.feed(frame, now)
+        if self._run.must_interrupt_again:
+            self._run.must_interrupt_again = False
+            self.send({"subtype": "interrupt"})
         kind = frame.get("type")
         if kind == "result":
             self._failed_result = frame if frame.get("is_error") else None

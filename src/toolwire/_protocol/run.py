@@ -41,6 +41,9 @@ class Run:
         self._prompted = False
         self._result_seen = False
         self._in_turn = False
+        self._early_interrupt = False  # sent when the prompt's turn had not begun
+        self.must_interrupt_again = False
+        """True from the beginning of a turn on that an early interrupt was for; whoever sends another resets it."""
         self._state: str | None = None
         self._agents: set[str] = set()  # ids of tasks that the run waits for
         self._others: set[str] = set()  # and of those that it does not
@@ -58,9 +61,17 @@ class Run:
     def prompted(self, now: float) -> None:
         """Record that a prompt was written: a result is expected again."""
         self._prompted = True
+        self._early_interrupt = False
         self._open += 1
         self._result_seen = False
         self._since = now
+
+    def interrupted(self) -> None:
+        """Record that an interrupt was sent. The CLI may ignore it until the turn begins.
+
+        If several prompts wait, another interrupt could stop the wrong one, so none is sent.
+        """
+        self._early_interrupt = not self._in_turn and self._open == 1
 
     def feed(self, frame: dict[str, Any], now: float) -> None:
         """Record one message frame."""
@@ -73,7 +84,7 @@ class Run:
             origin = frame.get("origin")
             if not isinstance(origin, dict) or origin.get("kind") == "human":
                 self._open = max(0, self._open - 1)
-            self._in_turn = False
+            self._in_turn = self._early_interrupt = False
             self._result_seen = True
             self._since = now
             self.session_id = _text(frame.get("session_id")) or self.session_id
@@ -123,6 +134,7 @@ class Run:
         subtype = frame.get("subtype")
         if subtype == "init":
             self._in_turn = True
+            self.must_interrupt_again, self._early_interrupt = self._early_interrupt, False
             self.session_id = _text(frame.get("session_id")) or self.session_id
         elif subtype == "session_state_changed":
             self._state = _text(frame.get("state"))
