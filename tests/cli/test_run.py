@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from shared.terminal import Terminal
+from shared.waiting import wait_until
 
 APP = '''
 import anyio
@@ -357,6 +358,21 @@ def test_one_prompt_that_is_interrupted_exits_with_130(on_terminal):
         terminal.send("\x03")
         terminal.expect("Interrupted.")
         assert terminal.wait() == 130
+
+
+@pytest.mark.parametrize("prompt", [[], ["go"]], ids=["typed", "argument"])
+def test_ctrl_c_while_the_cli_starts_leaves(folder, prompt):
+    """There is no turn to interrupt yet, and none begins after it."""
+    cli = folder / "slow"
+    cli.write_text("#!/bin/sh\ntouch started\nexec cat > input\n")
+    cli.chmod(0o755)
+    argv = command("-t", "app.py", *prompt)
+    with Terminal(argv, folder, environment(folder, TOOLWIRE_CLI=str(cli))) as terminal:
+        wait_until((folder / "started").exists)
+        terminal.send("\x03")
+        assert terminal.wait() == 130
+        assert "Traceback" not in terminal.screen()
+    assert '"type":"user"' not in (folder / "input").read_text()
 
 
 def test_results_are_made_safe_for_the_terminal(on_terminal):

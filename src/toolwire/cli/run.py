@@ -382,6 +382,8 @@ class Terminal:
 
     def _interrupt(self) -> None:
         self._view.settle()
+        if not self._client.connected:  # no turn has begun
+            raise KeyboardInterrupt
         self._count_press("Interrupting; press Ctrl-C again to leave.")
         self._portal.start_task_soon(self._client.interrupt)  # fails only if the turn is over
 
