@@ -4,14 +4,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+from shared.programs import run_python
 from toolwire.studio.timeline import read_recording
 
 HERE = Path(__file__).parent
@@ -126,10 +125,7 @@ def test_a_run_becomes_a_pytest_that_passes_as_written(start, tmp_path):
 def run_pytest(folder):
     """Run the written test as its user would."""
     env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ} | {"HOME": str(folder)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_run.py"]
-    return subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False
-    )
+    return run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_run.py", env=env, cwd=folder)
 
 
 def test_a_session_of_the_past_is_shown(start, tmp_path):
@@ -199,9 +195,6 @@ def test_what_is_no_recording_is_said_in_the_terminal(tmp_path, name, text, why)
     env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ} | {
         "HOME": str(tmp_path)
     }
-    command = [sys.executable, "-m", "toolwire", "studio", name, "--no-open"]
-    ran = subprocess.run(
-        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False
-    )
+    ran = run_python("-m", "toolwire", "studio", name, "--no-open", env=env, cwd=tmp_path)
     assert ran.returncode == 2
     assert why in ran.stderr

@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from playwright.sync_api import expect
 
+from shared.programs import run_python
 from shared.waiting import wait_until
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
 
@@ -20,16 +19,8 @@ def record(folder):
     home = folder / "home"
     home.mkdir(exist_ok=True)
     env = {"PATH": os.defpath, "HOME": str(home), VARIABLE: bundled_cli()}
-    command = [sys.executable, "-m", "toolwire", "run", "-t", "trips.py", "--scripted", "--yes"]
-    done = subprocess.run(
-        [*command, "--record", "run.jsonl", BOOK],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    command = ["-m", "toolwire", "run", "-t", "trips.py", "--scripted", "--yes", "--record", "run.jsonl"]
+    done = run_python(*command, BOOK, env=env, cwd=folder)
     assert "book failed: KeyError: 'Lima'" in done.stdout, done.stdout + done.stderr
     return done.stdout
 

@@ -2,12 +2,12 @@
 
 import json
 import re
-import subprocess
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
+from shared.programs import run_python
 from shared.terminal import Terminal
 from toolwire.cli.main import app
 from toolwire.cli.shared.arguments import parse_arguments
@@ -324,12 +324,5 @@ def test_progress_is_a_bar_on_a_terminal(folder):
 
 def test_as_a_user_runs_it(folder):
     """The command runs in its own process, with stdout as a pipe."""
-    done = subprocess.run(
-        [sys.executable, "-m", "toolwire", "call", "hand.py", "add", "a=15", "b=27"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_python("-m", "toolwire", "call", "hand.py", "add", "a=15", "b=27", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "42.0\n", "adding\n")

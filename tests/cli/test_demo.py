@@ -2,13 +2,12 @@
 
 import ast
 import os
-import subprocess
-import sys
 from functools import partial
 
 import anyio
 import pytest
 
+from shared.programs import run_python
 from toolwire import ClaudeAgentOptions, ToolServer, query
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
 from toolwire.cli.demo import CODE, PROMPT, calculator, script
@@ -18,15 +17,7 @@ from toolwire.testing import ScriptedCLI
 def toolwire(*arguments, env=None, home):
     """Run the command with a nearly empty environment."""
     given = {"PATH": os.defpath, "HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200", **(env or {})}
-    return subprocess.run(
-        [sys.executable, "-m", "toolwire", *arguments],
-        env=given,
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    return run_python("-m", "toolwire", *arguments, env=given, cwd=home)
 
 
 @pytest.mark.parametrize("peer", ["scripted", pytest.param("real", marks=pytest.mark.real)])

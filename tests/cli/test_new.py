@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import toolwire
+from shared.programs import run_python
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
 from toolwire.cli.main import app
 from toolwire.cli.new import package_name, project_files
@@ -51,21 +52,14 @@ def tree(folder):
 
 def python(*arguments, cwd):
     """Run a module with this Python and a nearly empty environment."""
-    done = subprocess.run(
-        [sys.executable, "-m", *arguments],
-        env={
-            "PATH": os.defpath,
-            "HOME": str(cwd.parent),
-            "NO_COLOR": "1",
-            "COLUMNS": "200",
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    env = {
+        "PATH": os.defpath,
+        "HOME": str(cwd.parent),
+        "NO_COLOR": "1",
+        "COLUMNS": "200",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = run_python("-m", *arguments, env=env, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -137,15 +131,8 @@ def test_its_agent_talks_to_claude(project):
     """The real CLI calls the tools of the project; the model is scripted."""
     script = [call("mcp__my_tools__find", word="tea"), expect('["tea"]', then=say("One note, on tea."))]
     with ScriptedModel(script) as model, ClaudeEnvironment(model) as env:
-        done = subprocess.run(
-            [sys.executable, "agent.py", "Which notes mention tea?"],
-            env={**env.env, VARIABLE: bundled_cli(), "PYTHONDONTWRITEBYTECODE": "1"},
-            cwd=project,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+        variables = {**env.env, VARIABLE: bundled_cli(), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = run_python("agent.py", "Which notes mention tea?", env=variables, cwd=project)
         assert done.returncode == 0, done.stdout + done.stderr
         model.assert_finished()
     assert done.stdout == "One note, on tea.\n"
@@ -153,15 +140,8 @@ def test_its_agent_talks_to_claude(project):
 
 def test_its_agent_reports_a_missing_cli(project):
     """One line and an exit code, no traceback."""
-    done = subprocess.run(
-        [sys.executable, "agent.py"],
-        env={"PATH": os.defpath, VARIABLE: str(project / "gone"), "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd=project,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    env = {"PATH": os.defpath, VARIABLE: str(project / "gone"), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = run_python("agent.py", env=env, cwd=project)
     assert done.returncode == 1
     assert "Claude Code not found" in done.stderr
     assert "Traceback" not in done.stderr

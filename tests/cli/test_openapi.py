@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from shared.echo_api import EchoApi, Reply, as_json, document, operation
+from shared.programs import run_python
 from toolwire.cli.main import app
 from toolwire.cli.shared.progress import LoadProgress
 
@@ -143,15 +144,8 @@ def test_new_writes_a_project_whose_tests_pass(folder):
     assert "'https://pets.example.com/v1'" in (project / "my_pets.py").read_text()
     assert "\nimport os" not in (project / "my_pets.py").read_text()
     assert "TOOLWIRE_AUTH_KEY" in (project / "README.md").read_text()
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=project,
-        env={"PATH": os.defpath, "HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    env = {"PATH": os.defpath, "HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", env=env, cwd=project)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
 

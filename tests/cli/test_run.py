@@ -4,11 +4,11 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 
 import pytest
 
+from shared.programs import run_program
 from shared.terminal import Terminal
 from shared.waiting import wait_until
 
@@ -120,16 +120,7 @@ def in_pipe(folder):
 
     def start(*arguments, stdin="", env=None):
         env = environment(folder, COLUMNS="200", **(env or {}))
-        return subprocess.run(
-            command(*arguments),
-            cwd=folder,
-            env=env,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return run_program(command(*arguments), stdin=stdin, env=env, cwd=folder)
 
     return start
 

@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 
 import pytest
 from typer.testing import CliRunner
 
+from shared.programs import run_program
 from shared.served import MODERN, Http, Served, Stdio
 from toolwire.cli.main import app as command
 
@@ -147,15 +147,8 @@ def test_a_secret_that_is_too_short_is_refused(folder, monkeypatch):
 )
 def test_launchers_may_close_standard_streams(folder, closed, code, said, answered):
     """Without stderr the server runs; without stdin or stdout it fails with a one-line error."""
-    ran = subprocess.run(
-        ["/bin/sh", "-c", f'"$0" -m toolwire serve app.py {closed}', sys.executable],
-        cwd=folder,
-        input='{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    argv = ["/bin/sh", "-c", f'"$0" -m toolwire serve app.py {closed}', sys.executable]
+    ran = run_program(argv, stdin='{"jsonrpc":"2.0","id":1,"method":"ping"}\n', cwd=folder)
     assert (ran.returncode, ran.stderr.splitlines()) == (code, said)
     assert ('"id":1' in ran.stdout) is answered
 

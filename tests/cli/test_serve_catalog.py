@@ -5,8 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +14,7 @@ import anyio
 import pytest
 
 from shared.market import PRICED, Fault, PaidApi, Product, takes
+from shared.programs import run_python
 from shared.served import PATIENCE, Http, Served, Stdio
 from shared.waiting import wait_until
 
@@ -54,16 +53,7 @@ def priced(tmp_path):
 def toolwire(*args, cwd, env):
     """Run a command that ends by itself; return exit code, stdout and stderr."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLWIRE", "AGENT_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "toolwire", *map(str, args)],
-        cwd=cwd,
-        env={**own, **env},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    done = run_python("-m", "toolwire", *args, cwd=cwd, env={**own, **env})
     return done.returncode, done.stdout, done.stderr
 
 

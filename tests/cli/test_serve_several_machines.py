@@ -6,7 +6,6 @@ import re
 import secrets
 import signal
 import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ import psycopg
 import pytest
 
 from shared.market import PRICED, PaidApi
+from shared.programs import run_python
 from shared.served import PATIENCE, Http
 from shared.servers import free_port, require
 from shared.waiting import wait_until
@@ -86,15 +86,7 @@ def is_bought(result):
 def run(machines, *arguments, cwd):
     """Run a command on a machine that shares only the ledger with the gateways."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLWIRE", "AGENT_"))}
-    return subprocess.run(
-        [sys.executable, "-m", "toolwire", *arguments],
-        cwd=cwd,
-        env={**own, **machines.env},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return run_python("-m", "toolwire", *arguments, cwd=cwd, env={**own, **machines.env})
 
 
 def test_two_gateways_spend_one_budget(api, machines, ledger):

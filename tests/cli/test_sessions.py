@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from shared.programs import run_python
 from shared.terminal import Terminal
 from shared.transcripts import SESSION, Writer, harbour, text
 from toolwire import sessions as library
@@ -341,14 +342,8 @@ def test_listing_loads_neither_mcp_nor_an_event_loop(config):
         "except SystemExit as done: assert not done.code\n"
         "print(sorted({'mcp', 'anyio', 'asyncio', 'httpx2', 'markdown_it'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(config),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = run_python("-c", code, env=environment(config))
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
 
 

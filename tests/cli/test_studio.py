@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from shared.programs import run_python
 from shared.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -45,16 +46,7 @@ def environment(folder):
 
 def run(folder, *arguments, program=("-m", "toolwire", "studio")):
     """Run the command until it ends."""
-    return subprocess.run(
-        [sys.executable, *program, *arguments],
-        cwd=folder,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    return run_python(*program, *arguments, env=environment(folder), cwd=folder)
 
 
 @pytest.mark.parametrize(

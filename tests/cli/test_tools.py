@@ -1,12 +1,11 @@
 """`toolwire tools`: the tools, resources and prompts of a server."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
 
+from shared.programs import run_python
 from toolwire.cli.main import app
 
 SOURCE = '''
@@ -125,13 +124,10 @@ def test_a_failure_is_one_line_and_an_exit_code(tools, words, code, said):
 def test_as_a_user_runs_it(tmp_path):
     """In a process of its own: prints of the file are on stderr."""
     (tmp_path / "app.py").write_text(SOURCE)
-    command = [sys.executable, "-m", "toolwire", "tools", "app.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = run_python("-m", "toolwire", "tools", "app.py", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "noise\n")
     assert done.stdout.endswith("2 tools\n")
-    bad = subprocess.run(
-        [*command[:-1], "ap.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    bad = run_python("-m", "toolwire", "tools", "ap.py", cwd=tmp_path)
     assert (bad.returncode, bad.stdout) == (2, "")
     assert bad.stderr == "Error: ap.py does not exist; did you mean app.py?\n"
 

@@ -1,7 +1,5 @@
 """Alias mode: programs that import `claude_agent_sdk` get toolwire. Most tests run one in a process."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import claude_agent_sdk
@@ -10,6 +8,7 @@ import claude_agent_sdk._errors
 import pytest
 
 import toolwire
+from shared.programs import run_python
 from toolwire import official
 from toolwire.official import internals
 
@@ -38,10 +37,8 @@ def ask(query=None, *steps):
 
 def run(code, *arguments, cwd=None, install=True, path=None):
     """Return the lines that a program prints."""
-    program = [sys.executable, "-W", "error", *(path or ["-c", (INSTALL if install else "") + code])]
-    done = subprocess.run(
-        [*program, *arguments], capture_output=True, text=True, check=False, cwd=cwd, timeout=100
-    )
+    program = path or ["-c", (INSTALL if install else "") + code]
+    done = run_python("-W", "error", *program, *arguments, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout.split("\n")[:-1]
 
@@ -309,8 +306,8 @@ def test_a_program_is_run_by_the_command(tmp_path):
     assert run("", "-m", "app", "-x", path=command, cwd=tmp_path) == ["['-x'] True"]
     (tmp_path / "alone.py").write_text("import sys, claude_agent_sdk.types\nprint(sys.argv[1:])\n")
     assert run("", str(tmp_path / "alone.py"), path=["-P", *command]) == ["[]"]
-    done = subprocess.run([sys.executable, *command, "-c", "pass"], capture_output=True, check=False)
-    assert (done.returncode, done.stderr[:6]) == (1, b"usage:")
+    done = run_python(*command, "-c", "pass")
+    assert (done.returncode, done.stderr[:6]) == (1, "usage:")
     assert run("", "--help", path=command)[0].startswith("usage: python -m toolwire.official")
 
 

@@ -4,10 +4,11 @@ Each test is a program in a process of its own, with a CLI that is a few lines o
 """
 
 import os
-import subprocess
 import sys
 
 import pytest
+
+from shared.programs import run_python
 
 pytestmark = pytest.mark.process
 
@@ -98,20 +99,14 @@ def run(tmp_path):
     cli.chmod(0o755)
 
     def run(code, backend="asyncio", **variables):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", START + code, backend],
-            env={
-                "PATH": os.defpath,
-                "HOME": str(tmp_path),
-                "CLI": str(cli),
-                "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",
-                **variables,
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=100,
-        )
+        env = {
+            "PATH": os.defpath,
+            "HOME": str(tmp_path),
+            "CLI": str(cli),
+            "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",
+            **variables,
+        }
+        done = run_python("-W", "error", "-c", START + code, backend, env=env)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 

@@ -1,13 +1,12 @@
 """Programs for the official SDK, unchanged: on the official package, and on toolwire in alias mode."""
 
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from shared.programs import run_python
 from toolwire.testing import ClaudeEnvironment, ScriptedModel, call, say
 
 pytestmark = pytest.mark.real
@@ -36,15 +35,7 @@ NEEDS = {"with_agno": "agno", "with_langchain": "langchain_claude_agent_sdk"}
 def run(program, *command):
     """Run a program with the real CLI and its script; return the lines that it prints."""
     with ScriptedModel(SCRIPTS[program]) as model, ClaudeEnvironment(model) as env:
-        done = subprocess.run(
-            [sys.executable, *command, PROGRAMS / f"{program}.py", "go"],
-            env=env.env,
-            cwd=env.cwd,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=110,
-        )
+        done = run_python(*command, PROGRAMS / f"{program}.py", "go", env=env.env, cwd=env.cwd)
         model.assert_finished()
     assert done.returncode == 0, done.stderr
     return re.sub(r"toolu_\w+", "ID", done.stdout).splitlines()

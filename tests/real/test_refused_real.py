@@ -1,12 +1,11 @@
 """Options that toolwire refuses cannot run, and those that it accepts do: both packages with the real CLI."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from shared.programs import run_python
 from shared.refused import find_refused
 from toolwire._transport.find_cli import bundled_cli
 from toolwire.testing import ClaudeEnvironment, ScriptedModel, say
@@ -74,14 +73,8 @@ def run(package: str, codes: list[str]) -> tuple[list[str], list[str]]:
     rules = [lambda request: say("ok")]
     with ScriptedModel([], rules=rules) as model, ClaudeEnvironment(model) as env:
         given = json.dumps({"codes": codes, "cli": bundled_cli(), "cwd": str(env.cwd)})
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, package, given],
-            env={**env.env, "PYTHONPATH": str(Path(__file__).parents[1])},
-            capture_output=True,
-            text=True,
-            timeout=500,
-            check=False,
-        )
+        variables = {**env.env, "PYTHONPATH": str(Path(__file__).parents[1])}
+        done = run_python("-c", PROGRAM, package, given, env=variables, timeout=500)
         assert done.returncode == 0, done.stderr
         prompts = [json.dumps(request.body.get("system")) for request in model.requests]
     return json.loads(done.stdout.splitlines()[-1]), prompts

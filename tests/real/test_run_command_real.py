@@ -1,12 +1,12 @@
 """`toolwire run` with the real CLI, always aimed at a scripted model on loopback."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
 from real.cli_under_test import cli_under_test
+from shared.programs import run_program
 from shared.terminal import Terminal
 from toolwire import ClaudeAgentOptions, run
 from toolwire.cli.shared.target import resolve
@@ -46,16 +46,8 @@ def folder(tmp_path):
 
 
 def in_pipe(folder, env, *arguments):
-    return subprocess.run(
-        command(*arguments),
-        cwd=folder,
-        env={**env, "TOOLWIRE_CLI": cli_under_test(), "COLUMNS": "200"},
-        input="",
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    env = {**env, "TOOLWIRE_CLI": cli_under_test(), "COLUMNS": "200"}
+    return run_program(command(*arguments), env=env, cwd=folder)
 
 
 def scripted_env(folder):

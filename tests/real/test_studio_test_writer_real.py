@@ -1,11 +1,11 @@
 """A run of the real CLI, turned into a pytest file: it passes as written, and fails when the server changes."""
 
-import subprocess
 import sys
 
 import anyio
 import pytest
 
+from shared.programs import run_python
 from toolwire import ClaudeSDKClient, PermissionResultAllow, PermissionResultDeny
 from toolwire.studio.test_writer import write_test
 from toolwire.studio.timeline import read_recording
@@ -57,14 +57,7 @@ async def decide(_tool, given, _context):
 
 def run_pytest(folder):
     """Run the tests of a folder, as its user would."""
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "."],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    return run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", ".", cwd=folder)
 
 
 def load_server(folder):

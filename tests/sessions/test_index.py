@@ -5,7 +5,6 @@ import logging
 import os
 import sqlite3
 import stat
-import subprocess
 import sys
 import uuid
 
@@ -14,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.indexed import config, find, index_file, write
+from shared.programs import run_python
 from toolwire import sessions
 from toolwire.sessions import index, transcript
 from toolwire.sessions.index import find_index_folder
@@ -370,7 +370,6 @@ except NotSupportedError as error:
 def test_a_python_without_sqlite_lists_sessions_and_says_why_it_cannot_search(config):
     """Only a search needs SQLite."""
     path = write(config)
-    command = [sys.executable, "-c", _WITHOUT_SQLITE, str(config)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_python("-c", _WITHOUT_SQLITE, config)
     reason = "a search needs SQLite, which this Python was built without: use another Python"
     assert done.stdout.splitlines() == [path.stem, reason], done.stderr

@@ -2,7 +2,6 @@
 
 import ast
 import random
-import subprocess
 import sys
 import types
 
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.frames import FRAMES, TYPED
+from shared.programs import run_python
 from toolwire import ToolServer
 from toolwire.studio.test_writer import write_test
 from toolwire.studio.timeline import Timeline
@@ -303,14 +303,7 @@ def test_files_are_formatted_and_clean(tmp_path):
         source = run.write(target, server="s", folder=".")
         (tmp_path / f"test_{seed}.py").write_bytes(source.encode())
     for command in (["format", "--diff"], ["check"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--isolated", "--no-cache", "."],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run_python("-m", "ruff", *command, "--isolated", "--no-cache", ".", cwd=tmp_path)
         assert done.returncode == 0, done.stdout[:3000] + done.stderr[:1000]
 
 

@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 import py_compile
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from fastmcp import FastMCP
 from mcp.server import MCPServer, Server
 
+from shared.programs import run_python
 from toolwire import ToolServer
 from toolwire.cli.shared.target import Choice, Target, list_files, reload, resolve
 from toolwire.cli.shared.user_module import neighbours
@@ -369,14 +369,7 @@ def test_a_file_called_like_a_module_of_python_shadows_nothing(folder):
         import email.message, mcp.server, rich.table, calc
         print(json.dumps([names, email.message.__name__, mcp.server.Server.__name__, calc.__file__]))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.pop(0)\n{textwrap.dedent(script)}"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_python("-c", f"import sys; sys.path.pop(0)\n{textwrap.dedent(script)}", cwd=folder)
     assert done.returncode == 0, done.stderr
     names, *others = json.loads(done.stdout)
     assert names == ["email", "types", "mcp", "rich", "calc"]
