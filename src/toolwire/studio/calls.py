@@ -84,7 +84,7 @@ class ToolCall:
 class ToolBench:
     """The tools of one server, and calls to them. Each call has its own connection, as a client would."""
 
-    def __init__(self, server: Any, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, server: Any, name: str) -> None:
         self.server = server
         self.name = name
         self.tools: list[ListedTool] = []
@@ -94,7 +94,6 @@ class ToolBench:
         """Why the tools could not be listed or reloaded."""
         self.calls: list[ToolCall] = []
         self.version = 0
-        self._clock = clock
         self._stack = AsyncExitStack()
         self._client: DirectClient | None = None
         self._listing = asyncio.Lock()
@@ -145,7 +144,7 @@ class ToolBench:
 
     def call(self, tool: str, arguments: dict[str, Any]) -> ToolCall:
         """Start a call in the background."""
-        call = ToolCall(tool, arguments, self._clock())
+        call = ToolCall(tool, arguments, time.monotonic())
         ended = [each for each in self.calls if each.state != "running"]
         for each in ended[: max(0, len(self.calls) - _MOST_CALLS + 1)]:
             self.calls.remove(each)
@@ -191,7 +190,7 @@ class ToolBench:
         except Exception as error:  # noqa: BLE001 - as above
             call.state, call.error = "failed", describe(error)
         finally:
-            call.seconds = self._clock() - call.started
+            call.seconds = time.monotonic() - call.started
             self._touch(call)
         if call.state == "failed" and call.on_failure is not None:
             call.on_failure(call.error or read_text(call.content))

@@ -128,7 +128,6 @@ class Conversation:
         *,
         live: bool = False,
         hint: str = "",
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`live`: start with the user's own Claude. `options`: further arguments of `ClaudeAgentOptions`.
 
@@ -140,7 +139,6 @@ class Conversation:
         self.version = 0
         self._peer = peer
         self._options = dict(options or {})
-        self._clock = clock
         self._starting = asyncio.Lock()
         self._stack = AsyncExitStack()
         self._client: ClaudeSDKClient | None = None
@@ -157,7 +155,7 @@ class Conversation:
         self._calls: dict[str, Called] = {}
         self._streamed: Said | None = None
         self._shown_questions = 0
-        self._began = self._clock()
+        self._began = time.monotonic()
 
     # --- actions of the user ---
 
@@ -223,7 +221,7 @@ class Conversation:
     # --- the client ---
 
     async def _start(self) -> None:
-        self.state, self._began = "starting", self._clock()
+        self.state, self._began = "starting", time.monotonic()
         self.timeline = Timeline()
         self.version += 1
         chosen = await self._peer(self._stack, self.servers, self.live)
@@ -365,7 +363,7 @@ class Conversation:
                 case ToolUseBlock():
                     called = self._call(block.id)
                     called.call.tool, called.call.arguments, called.subagent = block.name, block.input, inner
-                    called.call.started = self._clock()
+                    called.call.started = time.monotonic()
                     self._add(called)
         written = (message.usage or {}).get("output_tokens")
         self.totals.output_tokens += written if isinstance(written, int) else 0
@@ -381,7 +379,7 @@ class Conversation:
     def _show_result(self, block: ToolResultBlock) -> None:
         called = self._call(block.tool_use_id)
         call = called.call
-        call.content, call.seconds = block.content or "", self._clock() - call.started
+        call.content, call.seconds = block.content or "", time.monotonic() - call.started
         call.state = "failed" if block.is_error else "done"
         self._touch(called)
 
@@ -402,7 +400,7 @@ class Conversation:
     def _call(self, tool_use_id: str) -> Called:
         """Return the call with this id. Its progress may arrive before the message with its name."""
         if tool_use_id not in self._calls:
-            self._calls[tool_use_id] = Called(ToolCall("", {}, self._clock()), tool_use_id)
+            self._calls[tool_use_id] = Called(ToolCall("", {}, time.monotonic()), tool_use_id)
         return self._calls[tool_use_id]
 
     def _add(self, item: Item) -> None:
@@ -431,10 +429,10 @@ class _ConversationObserver(RunObserver):
     began: float
 
     def frame(self, direction: Direction, frame: dict[str, Any]) -> None:
-        self.timeline.add(self.conversation._clock() - self.began, direction, frame)  # noqa: SLF001 - of this module
+        self.timeline.add(time.monotonic() - self.began, direction, frame)
         self.conversation.version += 1
 
     def call(self, call: CallInfo) -> AbstractContextManager[Any] | None:
         if call.kind != "tool" or call.tool_use_id is None:
             return None
-        return note_failures(self.conversation._call(call.tool_use_id).call)  # noqa: SLF001 - as above
+        return note_failures(self.conversation._call(call.tool_use_id).call)  # noqa: SLF001 - of this module
