@@ -240,19 +240,15 @@ async def fork_session_via_store(
     entries.check_session_id(session_id)
     if up_to_message_id is not None:
         entries.check_session_id(up_to_message_id, "up_to_message_id")
-    key = _make_key(session_id, directory)
-    found = await _call(session_store, "load", key)
-    if not found:
-        raise FileNotFoundError(f"Session {session_id} not found in the store, under {key['project_key']}")
+    loaded = await load_all(session_store, session_id, directory)
+    found = loaded.pop("")
     fork = tree.Fork(found, session_id, up_to_message_id)
-    copy: SessionKey = {**key, "session_id": fork.session_id}
-    if implements(session_store, "list_subkeys"):
-        for subpath, _ in await _list_subagents(session_store, key):
-            lines = await _call(session_store, "load", {**key, "subpath": subpath}) or []
-            _, metadata = entries.split_metadata(lines)
-            if up_to_message_id is None or metadata.get("toolUseId") in fork.tool_uses:
-                moved = [_rename(each, fork.session_id) for each in lines]
-                await _append(session_store, {**copy, "subpath": subpath}, moved)
+    copy = _make_key(fork.session_id, directory)
+    for subpath, lines in loaded.items():
+        _, metadata = entries.split_metadata(lines)
+        if up_to_message_id is None or metadata.get("toolUseId") in fork.tool_uses:
+            moved = [_rename(each, fork.session_id) for each in lines]
+            await _append(session_store, {**copy, "subpath": subpath}, moved)
     copied = fork.copy(found, title, datetime.now(UTC))
     await _append(session_store, copy, cast("Iterable[SessionStoreEntry]", copied))
     return ForkSessionResult(fork.session_id)
