@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
+from toolwire._support.addresses import LOOPBACK
 from toolwire.cli.shared.arguments import refuse_constant
 from toolwire.errors import UsageError
 
@@ -164,7 +165,7 @@ def _make_bridge(name: str, url: str, token: str | None) -> Entry:
     notes = [_BRIDGE]
     args = ["-y", "mcp-remote", url]
     parts = urlsplit(url)
-    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
         args.append("--allow-http")
     if token is None:
         return Entry(name, {"command": "npx", "args": args}, notes=tuple(notes))
