@@ -50,11 +50,12 @@ class Report:
     def whole(self) -> Total:
         """The sum of all groups."""
         totals = next(iter(self.sums.values()), [])
-        numbers = [(each.calls, each.settled, each.reserved, each.unknown) for each in totals]
-        return (
-            Total("", *(sum(column) for column in zip(*numbers, strict=True)))
-            if numbers
-            else Total("", 0, 0, 0, 0)
+        return Total(
+            "",
+            sum(each.calls for each in totals),
+            sum(each.settled for each in totals),
+            sum(each.reserved for each in totals),
+            sum(each.unknown for each in totals),
         )
 
     def as_json(self) -> dict[str, Any]:
