@@ -12,6 +12,7 @@ from toolwire.cli.sessions_report import is_narrow, make_title, shorten_id
 from toolwire.cli.shared.bars import MOST_LINES, list_days, make_table
 from toolwire.cli.shared.printing import show
 from toolwire.sessions.cost import CostGroup, CostGrouping, CostReport, SessionCost, TokenUsage
+from toolwire.sessions.entries import shorten
 from toolwire.sessions.export_header import format_dollars
 
 if TYPE_CHECKING:
@@ -179,8 +180,7 @@ def draw_svg(report: CostReport, by: CostGrouping) -> str:
     for at, (row, amount) in enumerate(zip(rows, amounts, strict=True)):
         y = 48 + at * height
         length = amount / most * (width - left - 110)
-        name = _name(report, by, row)
-        name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+        name = shorten(_name(report, by, row), _LONGEST_NAME)
         label = "" if not amount else format_dollars(amount) if in_dollars else f"{amount:,.0f}"
         lines += [
             f'<text x="{left - 10}" y="{y + 15}" text-anchor="end">{escape(reveal(name))}</text>',

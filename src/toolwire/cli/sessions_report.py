@@ -12,6 +12,7 @@ import typer
 
 from toolwire._support.words import plain, plain_line
 from toolwire.cli.shared.printing import markup, out, show, size, to_json
+from toolwire.sessions.entries import shorten
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -191,7 +192,7 @@ class _Screen:
 
     def _show_call(self, call: "Call", indent: str) -> None:
         gist = plain_line(call.gist)
-        gist = gist if self._full else _cut(gist, _SHORT_LINE)
+        gist = gist if self._full else shorten(gist, _SHORT_LINE)
         self.print(f"→ {plain_line(call.name)} {gist}".rstrip(), indent, fg="cyan")
         below = f"{indent}  "
         if self._full:
@@ -215,7 +216,7 @@ class _Screen:
         lines = plain("\n".join(texts)).strip("\n").split("\n")
         if self._full:
             return "\n".join(lines)
-        shown = [_cut(each, _SHORT_LINE) for each in lines[:_SHORT_RESULT]]
+        shown = [shorten(each, _SHORT_LINE) for each in lines[:_SHORT_RESULT]]
         if len(lines) > len(shown):
             shown.append(f"… {len(lines) - len(shown)} more lines (--full)")
         return "\n".join(shown)
@@ -241,11 +242,7 @@ def show_session_json(facts: Mapping[str, Any], messages: Iterable[Any]) -> None
 
 def make_title(text: str) -> str:
     """Return a title on one line, safe for a terminal, and shortened if it is very long."""
-    return _cut(plain_line(" ".join(text[: _LONGEST_TITLE * 4].split())), _LONGEST_TITLE)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}…"
+    return shorten(plain_line(" ".join(text[: _LONGEST_TITLE * 4].split())), _LONGEST_TITLE)
 
 
 def format_time(milliseconds: int) -> str:

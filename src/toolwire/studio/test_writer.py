@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+from toolwire.sessions.entries import shorten
 from toolwire.studio.timeline import DENIED, INTERRUPTED, Span, Timeline, read_text
 from toolwire.tools.names import full_name, wire_name
 
@@ -432,7 +433,7 @@ def _import(module: str, names: list[str]) -> list[str]:
 
 def _show(text: str) -> str:
     """Quote a text of the run for a comment, on one line and shortened."""
-    return _quote(text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "…")
+    return _quote(shorten(text, _MAX_QUOTED))
 
 
 def _write_call(name: str, arguments: dict[str, Any]) -> _Node:
