@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from shared.transcripts import SESSION
 from toolwire import InMemorySessionStore, PostgresSessionStore, RedisSessionStore, SQLiteSessionStore
 
 KINDS = [
@@ -12,6 +13,14 @@ KINDS = [
     pytest.param("postgres", marks=pytest.mark.process),
     pytest.param("redis", marks=pytest.mark.process),
 ]
+SEARCHABLE = KINDS[1:3]
+KEY = {"project_key": "-work", "session_id": SESSION}
+AGENT = {**KEY, "subpath": "subagents/agent-a1"}
+
+
+def say(name, text):
+    """Return an entry with an id."""
+    return {"type": "user", "uuid": name, "message": {"role": "user", "content": text}}
 
 
 @pytest.fixture(params=KINDS)

@@ -1,14 +1,17 @@
-"""What stores guarantee beyond the conformance suite: several processes, many sessions, odd and large entries."""
+"""What stores guarantee beyond the conformance suite: several processes, many sessions, odd entries, search, secrets."""
 
 import subprocess
 import sys
 import threading
+import traceback
 import uuid
 
 import anyio
 import pytest
 
-from shared.transcripts import SESSION
+from shared.programs import run_python
+from shared.stores import AGENT, KEY, SEARCHABLE, say
+from shared.transcripts import SESSION, Writer
 from toolwire import (
     InMemorySessionStore,
     PostgresSessionStore,
@@ -18,10 +21,10 @@ from toolwire import (
     list_sessions_from_store,
     project_key_for_directory,
 )
+from toolwire._support.secrets import redact
 from toolwire.sessions.stores.base import decode_entry, encode_entry, encode_uuid, read_place
 
 pytestmark = pytest.mark.anyio
-KEY = {"project_key": "-work", "session_id": SESSION}
 
 WRITE = """
 import asyncio, sys
@@ -182,3 +185,111 @@ def test_an_id_that_is_no_text_is_none():
     """`encode_uuid` returns None for it, so such an entry counts as new each time."""
     assert encode_uuid({"type": "x", "uuid": {"a": 1}}) is None
     assert read_place({"project_key": "a", "session_id": "b", "subpath": None}) == ("a", "b", "")
+
+
+@pytest.mark.parametrize("make_store", SEARCHABLE, indirect=True)
+async def test_search_finds_what_was_said(store):
+    """Main transcripts and subagents are searched, results of tools only with `include_output`."""
+    writer = Writer()
+    writer.answer(writer.ask(None, "Where is the harbour of Lisbon?"), "On the river Tagus.", calls=1)
+    writer.lines[-1]["message"]["content"][0]["content"] = "a secret lighthouse"
+    await store.append(KEY, writer.lines)
+    await store.append(AGENT, [say("s1", "The subagent saw the harbour \x00 \ud83d")])
+    hits = await store.search("harbour")
+    assert {(each.subpath, each.type) for each in hits} == {(None, "user"), ("subagents/agent-a1", "user")}
+    assert all("**harbour**" in each.snippet for each in hits)
+    assert await store.search("lighthouse") == []
+    [hit] = await store.search("lighthouse", include_output=True)
+    assert (hit.session_id, hit.project_key, "**lighthouse**" in hit.snippet) == (SESSION, "-work", True)
+    assert len(await store.search("harb")) == 2  # the last word matches as a prefix
+    assert await store.search("harb lisbon") == []
+    assert len(await store.search("lisbon harbour")) == 1
+    assert await store.search('"of Tagus"') == []
+    assert len(await store.search('"harbour of Lisbon"')) == 1
+    assert await store.search("harbour", project_key="-other") == []
+    assert len(await store.search("harbour", limit=1)) == 1
+    await store.append(KEY, [say("later", "another harbour")])
+    assert len(await store.search("harbour")) == 3
+    await store.delete(KEY)
+    assert await store.search("harbour") == []
+
+
+@pytest.mark.parametrize("make_store", SEARCHABLE, indirect=True)
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(
+            "",
+            "  ",
+            '"',
+            "AND",
+            "a & (b",
+            "a OR (b",
+            "x:y",
+            "*",
+            "'",
+            "it's",
+            "-",
+            "' --",
+            "\\",
+            "a\\'b",
+            "!x",
+            "_",
+        ),
+        *("\x00", "\ud83d", "NEAR(a"),
+    ],
+)
+async def test_any_text_can_be_searched_for(store, query):
+    """No part of a query is an operator."""
+    await store.append(KEY, [say("1", f"begin {query} end")])
+    await store.search(query)
+    await store.search(query, include_output=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "url"),
+    [
+        (PostgresSessionStore, "postgresql://me:hunter22secret@127.0.0.1:1/name"),
+        (PostgresSessionStore, "host=127.0.0.1 port=1 user=me password=hunter22secret"),
+        (PostgresSessionStore, "postgresql://me:hunter22secret%zz@127.0.0.1/name"),
+        (PostgresSessionStore, "postgresql://me:hunter22secret@127.0.0.1:hunter22secret/name"),
+        (PostgresSessionStore, "postgresql://me:x@hunter22secret@127.0.0.1/name"),
+        (PostgresSessionStore, "postgresql://me:1/hunter22secret@127.0.0.1/name"),
+        (PostgresSessionStore, "postgresql://127.0.0.1:1/name?password=hunter22secret"),
+        (RedisSessionStore, "redis://me:hunter22secret@127.0.0.1:1/0"),
+        (RedisSessionStore, "redis://:hunter22secret@127.0.0.1:hunter22secret/0"),
+        (RedisSessionStore, "http://me:hunter22secret@127.0.0.1/"),
+        (RedisSessionStore, "redis://me:[hunter22secret@127.0.0.1/"),
+        (RedisSessionStore, "redis://:1/hunter22secret@127.0.0.1:1/0"),
+        (RedisSessionStore, "redis://:1#hunter22secret@127.0.0.1:1/0"),
+        (RedisSessionStore, "redis://127.0.0.1:1/0?password=hunter22secret"),
+        (RedisSessionStore, "hunter22secret"),
+    ],
+)
+async def test_a_password_is_in_no_text(kind, url):
+    """It is neither in the store's repr nor in its errors, their causes included."""
+    with pytest.raises((ValueError, SessionStoreError)) as caught:  # no server listens there
+        await use(kind, url)
+    assert "hunter22secret" not in "".join(traceback.format_exception(caught.value))
+
+
+async def use(kind, url):
+    """Make a store, check that its repr hides the password and that the password is redacted, and load."""
+    store = kind(url, connect_timeout=2)
+    assert "hunter22secret" not in repr(store)
+    assert "127.0.0.1" in repr(store)
+    assert redact("it is hunter22secret") != "it is hunter22secret"
+    await store.load(KEY)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("module", "kind", "extra"),
+    [("psycopg", "PostgresSessionStore", "postgres"), ("redis", "RedisSessionStore", "redis")],
+)
+def test_without_the_extra_the_error_says_what_to_install(module, kind, extra):
+    """The error is one line."""
+    program = f"import sys; sys.modules[{module!r}] = None; import toolwire; toolwire.{kind}('{extra}://x/y')"
+    error = run_python("-c", program).stderr.splitlines()[-1]
+    assert error.startswith("ImportError: ")
+    assert f"pip install 'toolwire[{extra}]'" in error

@@ -1,28 +1,19 @@
-"""The Postgres store on a real server: search, migrations, and errors when the server cannot be reached."""
+"""The Postgres store on a real server: migrations, and errors when the server cannot be reached."""
 
 import os
 import signal
 import subprocess
 import sys
-import traceback
 
 import anyio
 import psycopg
 import pytest
 
-from shared.transcripts import SESSION, Writer
+from shared.stores import KEY, say
 from toolwire import PostgresSessionStore, SessionStoreError
-from toolwire._support.secrets import redact
 from toolwire.sessions.stores import postgres as implementation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
-KEY = {"project_key": "-work", "session_id": SESSION}
-AGENT = {**KEY, "subpath": "subagents/agent-a1"}
-
-
-def say(name, text):
-    """Return an entry with an id."""
-    return {"type": "user", "uuid": name, "message": {"role": "user", "content": text}}
 
 
 @pytest.fixture
@@ -30,41 +21,6 @@ async def store(postgres_url):
     """Open a store in an empty database."""
     async with PostgresSessionStore(postgres_url) as it:
         yield it
-
-
-async def test_search_finds_what_was_said(store):
-    """Main transcripts and subagents are searched, results of tools only with `include_output`."""
-    writer = Writer()
-    writer.answer(writer.ask(None, "Where is the harbour of Lisbon?"), "On the river Tagus.", calls=1)
-    writer.lines[-1]["message"]["content"][0]["content"] = "a secret lighthouse"
-    await store.append(KEY, writer.lines)
-    await store.append(AGENT, [say("s1", "The subagent saw the harbour \x00 \ud83d")])
-    hits = await store.search("harbour")
-    assert {(each.subpath, each.type) for each in hits} == {(None, "user"), ("subagents/agent-a1", "user")}
-    assert all("**harbour**" in each.snippet for each in hits)
-    assert await store.search("lighthouse") == []
-    [hit] = await store.search("lighthouse", include_output=True)
-    assert (hit.session_id, hit.project_key, "**lighthouse**" in hit.snippet) == (SESSION, "-work", True)
-    assert len(await store.search("harb")) == 2  # the last word matches as a prefix
-    assert await store.search("harb lisbon") == []
-    assert len(await store.search("lisbon harbour")) == 1
-    assert await store.search('"of Tagus"') == []
-    assert len(await store.search('"harbour of Lisbon"')) == 1
-    assert await store.search("harbour", project_key="-other") == []
-    assert len(await store.search("harbour", limit=1)) == 1
-    await store.delete(KEY)
-    assert await store.search("harbour") == []
-
-
-@pytest.mark.parametrize(
-    "query",
-    ["", "  ", '"', "AND", "a & (b", "x:y", "*", "'", "it's", "\\", "a\\'b", "!x", "_", "\x00", "\ud83d"],
-)
-async def test_any_text_can_be_searched_for(store, query):
-    """No part of a query is an operator."""
-    await store.append(KEY, [say("1", f"begin {query} end")])
-    await store.search(query)
-    await store.search(query, include_output=True)
 
 
 async def test_a_message_with_very_many_words_is_kept_and_found(store):
@@ -169,51 +125,6 @@ async def test_a_lock_of_another_is_waited_for_no_longer_than_the_limit(store, p
     store._timeout = 60
     await store.append(KEY, [say("2", "b")])
     assert len(await store.load(KEY)) == 2
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql://me:hunter22secret@127.0.0.1:1/name",
-        "host=127.0.0.1 port=1 user=me password=hunter22secret",
-        "postgresql://me:hunter22secret%zz@127.0.0.1/name",
-        "postgresql://me:hunter22secret@127.0.0.1:hunter22secret/name",
-        "postgresql://me:x@hunter22secret@127.0.0.1/name",
-        "postgresql://me:1/hunter22secret@127.0.0.1/name",
-        "postgresql://127.0.0.1:1/name?password=hunter22secret",
-    ],
-)
-async def test_a_password_is_in_no_text(url):
-    """It is neither in the store's repr nor in its errors, their causes included."""
-    with pytest.raises((ValueError, SessionStoreError)) as caught:  # no server listens there
-        await use(url)
-    assert "hunter22secret" not in "".join(traceback.format_exception(caught.value))
-
-
-async def use(url):
-    """Make a store, check that its repr hides the password and that the password is redacted, and load."""
-    store = PostgresSessionStore(url, connect_timeout=2)
-    assert "hunter22secret" not in repr(store)
-    assert "127.0.0.1" in repr(store)
-    assert redact("it is hunter22secret") != "it is hunter22secret"
-    await store.load(KEY)
-
-
-WITHOUT = """
-import sys
-sys.modules["psycopg"] = None
-from toolwire import PostgresSessionStore
-try:
-    PostgresSessionStore("postgresql://x/y")
-except ImportError as error:
-    print(error)
-"""
-
-
-def test_without_the_extra_the_error_says_what_to_install():
-    """The error is one line."""
-    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
-    assert "pip install 'toolwire[postgres]'" in done.stdout
 
 
 async def test_a_store_can_be_used_after_a_fork(store):

@@ -1,8 +1,5 @@
 """The Redis store on a real server: expiry, migrations, and errors when the server cannot be reached."""
 
-import subprocess
-import sys
-import traceback
 import uuid
 
 import anyio
@@ -10,19 +7,12 @@ import pytest
 import redis
 
 from shared.servers import RedisServer, find_redis, require
+from shared.stores import AGENT, KEY, say
 from shared.transcripts import SESSION
 from toolwire import NotSupportedError, RedisSessionStore, SessionStoreError
-from toolwire._support.secrets import redact
 from toolwire.sessions.stores import redis as implementation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
-KEY = {"project_key": "-work", "session_id": SESSION}
-AGENT = {**KEY, "subpath": "subagents/agent-a1"}
-
-
-def say(name, text):
-    """Return an entry with an id."""
-    return {"type": "user", "uuid": name, "message": {"role": "user", "content": text}}
 
 
 @pytest.fixture
@@ -129,55 +119,9 @@ async def test_a_server_that_does_not_answer_is_an_error_after_the_limit(redis_s
     await store.aclose()
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "redis://me:hunter22secret@127.0.0.1:1/0",
-        "redis://:hunter22secret@127.0.0.1:hunter22secret/0",
-        "http://me:hunter22secret@127.0.0.1/",
-        "redis://me:[hunter22secret@127.0.0.1/",
-        "redis://:1/hunter22secret@127.0.0.1:1/0",
-        "redis://:1#hunter22secret@127.0.0.1:1/0",
-        "redis://127.0.0.1:1/0?password=hunter22secret",
-        "hunter22secret",
-    ],
-)
-async def test_a_password_is_in_no_text(url):
-    """It is neither in the store's repr nor in its errors, their causes included."""
-    with pytest.raises((ValueError, SessionStoreError)) as caught:  # no server listens there
-        await use(url)
-    assert "hunter22secret" not in "".join(traceback.format_exception(caught.value))
-
-
-async def use(url):
-    """Make a store, check that its repr hides the password and that the password is redacted, and load."""
-    store = RedisSessionStore(url, connect_timeout=2)
-    assert "hunter22secret" not in repr(store)
-    assert "127.0.0.1" in repr(store)
-    assert redact("it is hunter22secret") != "it is hunter22secret"
-    await store.load(KEY)
-
-
 async def test_a_wrong_password_is_a_clear_error(redis_server, prefix):
     """The error names the server, but not the password."""
     store = RedisSessionStore(redis_server.url.replace("//", "//me:hunter22secret@"), prefix=prefix)
     with pytest.raises(SessionStoreError, match="127.0.0.1") as caught:
         await store.load(KEY)
     assert "hunter22secret" not in str(caught.value)
-
-
-WITHOUT = """
-import sys
-sys.modules["redis"] = None
-from toolwire import RedisSessionStore
-try:
-    RedisSessionStore("redis://x")
-except ImportError as error:
-    print(error)
-"""
-
-
-def test_without_the_extra_the_error_says_what_to_install():
-    """The error is one line."""
-    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
-    assert "pip install 'toolwire[redis]'" in done.stdout

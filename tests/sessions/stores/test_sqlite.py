@@ -1,4 +1,4 @@
-"""The SQLite store: exact entries, no duplicates, migrations, permissions and search."""
+"""The SQLite store: exact entries, no duplicates, migrations and permissions."""
 
 import json
 import os
@@ -8,24 +8,18 @@ import stat
 import anyio
 import pytest
 
-from shared.transcripts import SESSION, Writer
+from shared.stores import KEY, say
+from shared.transcripts import SESSION
 from toolwire import SessionStoreError, SQLiteSessionStore
 from toolwire.sessions.stores import sqlite as implementation
 
 pytestmark = pytest.mark.anyio
-KEY = {"project_key": "-work", "session_id": SESSION}
-AGENT = {**KEY, "subpath": "subagents/agent-a1"}
 
 
 @pytest.fixture
 def path(tmp_path):
     """Return the path of a file that does not exist yet."""
     return tmp_path / "new folder" / "sessions.db"
-
-
-def say(name, text):
-    """Return an entry with an id."""
-    return {"type": "user", "uuid": name, "message": {"role": "user", "content": text}}
 
 
 async def test_entries_come_back_exactly(path):
@@ -132,39 +126,6 @@ async def test_another_programs_file_is_refused(tmp_path):
     with pytest.raises(SessionStoreError, match=r"notes.txt"):
         await SQLiteSessionStore(text).append(KEY, [say("1", "a")])
     assert text.read_text() == "my notes " * 100
-
-
-async def test_search_finds_what_was_said(path):
-    """Main transcripts and subagents are searched, results of tools only with `include_output`."""
-    store = SQLiteSessionStore(path)
-    writer = Writer()
-    writer.answer(writer.ask(None, "Where is the harbour of Lisbon?"), "On the river Tagus.", calls=1)
-    writer.lines[-1]["message"]["content"][0]["content"] = "a secret lighthouse"
-    await store.append(KEY, writer.lines)
-    await store.append(AGENT, [say("s1", "The subagent saw the harbour")])
-    hits = await store.search("harbour")
-    assert {(each.subpath, each.type) for each in hits} == {(None, "user"), ("subagents/agent-a1", "user")}
-    assert "**harbour**" in hits[0].snippet
-    assert await store.search("lighthouse") == []
-    [hit] = await store.search("lighthouse", include_output=True)
-    assert (hit.session_id, hit.project_key) == (SESSION, "-work")
-    assert len(await store.search("harb")) == 2  # the last word matches as a prefix
-    assert await store.search('"of Tagus"') == []
-    assert await store.search("harbour", project_key="-other") == []
-    await store.append(KEY, [say("later", "another harbour")])
-    assert len(await store.search("harbour")) == 3
-    await store.delete(KEY)
-    assert await store.search("harbour") == []
-
-
-@pytest.mark.parametrize(
-    "query", ["", "  ", '"', "AND", "a OR (b", "x:y", "*", "-", "' --", "\x00", "\ud83d", "NEAR(a"]
-)
-async def test_any_text_can_be_searched_for(path, query):
-    """No part of a query is an operator."""
-    store = SQLiteSessionStore(path)
-    await store.append(KEY, [say("1", f"begin {query} end".replace("\ud83d", ""))])
-    await store.search(query)
 
 
 async def test_the_file_is_opened_anew_after_it_was_closed(path):
