@@ -1,4 +1,4 @@
-"""What stores guarantee beyond the conformance suite: several processes, many sessions, odd entries, search, secrets."""
+"""What stores guarantee beyond the conformance suite: several processes, odd and large entries, search, secrets."""
 
 import subprocess
 import sys
@@ -218,25 +218,8 @@ async def test_search_finds_what_was_said(store):
 @pytest.mark.parametrize(
     "query",
     [
-        *(
-            "",
-            "  ",
-            '"',
-            "AND",
-            "a & (b",
-            "a OR (b",
-            "x:y",
-            "*",
-            "'",
-            "it's",
-            "-",
-            "' --",
-            "\\",
-            "a\\'b",
-            "!x",
-            "_",
-        ),
-        *("\x00", "\ud83d", "NEAR(a"),
+        *("", "  ", '"', "AND", "a & (b", "a OR (b", "x:y", "*", "'", "it's"),
+        *("-", "' --", "\\", "a\\'b", "!x", "_", "\x00", "\ud83d", "NEAR(a"),
     ],
 )
 async def test_any_text_can_be_searched_for(store, query):
