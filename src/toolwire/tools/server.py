@@ -7,6 +7,7 @@ registries of their own. Messages are answered in `dispatch`. Must not know what
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, overload
 
@@ -163,7 +164,6 @@ class ToolServer(Toolset, Generic[S]):
         self._lock = threading.Lock()
         self._version = 0  # counts the changes of the tools
         self._tools: dict[str, Tool[Any]] = {}
-        self._tools_view = MappingProxyType(self._tools)
         self._wire_names: dict[str, str] = {}
         self._pages = Pages("tools", self._tools, self._lock)
         self.registered_resources = Resources(self._lock)
@@ -177,10 +177,10 @@ class ToolServer(Toolset, Generic[S]):
 
     # The registry.
 
-    @property
+    @cached_property
     def tools(self) -> Mapping[str, "Tool[Any]"]:
         """The tools by name; a read-only view."""
-        return self._tools_view
+        return MappingProxyType(self._tools)
 
     @overload
     def tool(self, function: F, /, *, name: str | None = None, **settings: Unpack[ToolSettings]) -> F: ...

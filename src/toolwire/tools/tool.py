@@ -120,6 +120,7 @@ class SdkMcpTool(Generic[T]):
         self.takes_context = self._pass_context or (
             self.typed is not None and self.typed.context_parameter is not None
         )
+        self._takes_keywords = self.typed is not None and not (self.takes_context or self.typed.positional)
         self.definition: dict[str, Any] = self._define()
         """Its entry in `tools/list`. Built once; do not change it."""
         self._made_of = self._list_official_fields()
@@ -151,6 +152,8 @@ class SdkMcpTool(Generic[T]):
 
         The context may be None for a handler that does not take it.
         """
+        if self._takes_keywords:  # as most functions do
+            return self.handler(**values)
         if self.typed is not None:
             args, kwargs = self.typed.arguments_for(values, context)
             return self.handler(*args, **kwargs)

@@ -34,7 +34,7 @@ from toolwire.tools.results.to_json import (
     clean,
     first_fit,
     plain,
-    spell_float,
+    spell_non_finite,
     text,
     type_name,
 )
@@ -408,7 +408,8 @@ def _int(value: int) -> Blocks:
 
 
 def _float(value: float) -> Blocks:
-    return [{"type": "text", "text": spell_float(value)}]
+    spelled = float.__repr__(value) if isfinite(value) else spell_non_finite(value)
+    return [{"type": "text", "text": spelled}]
 
 
 def _json(value: Any) -> Blocks:

@@ -48,7 +48,7 @@ __all__ = [
     "first_fit",
     "plain",
     "sendable",
-    "spell_float",
+    "spell_non_finite",
     "text",
     "type_name",
 ]
@@ -248,7 +248,7 @@ def _walk(value: Any, path: tuple[str | int, ...], above: dict[int, Any]) -> Any
     if value is None or kind is bool or kind is int:
         return value
     if kind is float:
-        return value if isfinite(value) else spell_float(value)
+        return value if isfinite(value) else spell_non_finite(value)
     if id(value) in above:
         raise BadResult(f"{type_name(kind)}{_describe_place(path)} contains itself", kind)
     above[id(value)] = value
@@ -287,10 +287,8 @@ def _step(value: Any, path: tuple[str | int, ...]) -> Any:
         raise BadResult(what, kind) from error
 
 
-def spell_float(value: float) -> str:
-    """Spell a float as JSON does; NaN and the infinities, which JSON does not have, as JavaScript does."""
-    if isfinite(value):
-        return float.__repr__(value)
+def spell_non_finite(value: float) -> str:
+    """Spell NaN or an infinity, which JSON does not have, as JavaScript does."""
     return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
