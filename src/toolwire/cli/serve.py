@@ -321,10 +321,10 @@ def _check_options(context: typer.Context, *, http: bool, workers: int, quiet: b
 
 
 def _log_requests(served: "ServerHost") -> None:
-    from toolwire.mcp.serve.metrics import RequestTimer  # noqa: PLC0415
+    from toolwire.mcp.serve.metrics import RequestLog  # noqa: PLC0415
 
     logging.getLogger("toolwire.requests").setLevel(logging.INFO)
-    served.observe = RequestTimer  # serving over HTTP replaces it by one that counts too
+    served.observer = RequestLog()  # serving over HTTP replaces it by one that counts too
 
 
 def _check_shared_variables(server: Any) -> None:

@@ -343,8 +343,9 @@ class ToolLists:
             if len(self._pages) >= _MAX_PAGES:
                 self._pages.clear()
             kept = self._pages[version, cursor] = (mark, encoded)
-        with self._host.count(_LIST, ""):  # only here, because requests that `mcp` answers are counted there
-            return kept[1]
+        began = self._host.start_request()  # only here, because requests that `mcp` answers are counted there
+        self._host.finish_request(_LIST, "", kept[1], began)
+        return kept[1]
 
     def _encode(self, version: str, plain: dict[str, Any]) -> dict[str, Any] | None:
         try:

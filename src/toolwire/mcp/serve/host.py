@@ -8,8 +8,9 @@ since the newest version has no sessions, and it costs little in the older ones.
 
 import base64
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -91,6 +92,20 @@ _ENVELOPES: Final = {
 Context = ServerRequestContext[Any, Any]
 
 
+Outcome = Mapping[str, Any] | BaseException
+"""How a request ended: its result, or the exception by which it was refused or cancelled."""
+
+
+class RequestObserver:
+    """Is notified of the requests of a server, for its log and its metrics. Here it does nothing."""
+
+    def start(self) -> None:
+        """A request starts."""
+
+    def finish(self, method: str, name: str, outcome: Outcome, seconds: float) -> None:
+        """A request has ended."""
+
+
 class ServerHost:
     """Serves one server, which can be replaced, to all clients. `mcp_server` is the `mcp` server to run."""
 
@@ -104,8 +119,8 @@ class ServerHost:
         """The number of requests that are being answered."""
         self.request_scope: str | None = None
         """Set if this host has a single client for its whole life (stdio): then no request id may be used twice."""
-        self.observe: Callable[[str, str], Any] = lambda _method, _name: nullcontext()
-        """Returns a context manager to use around each request, given its method and name; for metrics."""
+        self.observer = RequestObserver()
+        """Is notified of each request."""
         self.clients = ClientRegistry()
         self._server_info: dict[str, Any] = {}  # the result of `initialize`
         self._primary_connection: Connection | None = None
@@ -293,32 +308,36 @@ class ServerHost:
     ) -> dict[str, Any]:
         """Return the result of a request. Raises `MCPError` if it is refused."""
         message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
-        with self.count(method, str(params.get("name") or params.get("uri") or "")) as observed:
-            if self._stopped.is_set():
-                raise _stopping()
-            response = await self._send(message, channel)
-            if self._stopped.is_set() and response.get("error", {}).get("code") == CANCELLED:
-                raise _stopping()
-            result = _result_of(response, method, modern)
-            if modern:
-                result = add_envelope(method, result)
-            if observed is not None:
-                observed.result(result)
-            return result
-
-    @contextmanager
-    def count(self, method: str, name: str) -> Iterator[Any]:
-        """Count a request as running inside the block."""
-        self.running += 1
+        began = self.start_request()
+        outcome: Outcome
         try:
-            with self.observe(method, name) as observed:
-                yield observed
+            response = await self._send(message, channel)
+            result = outcome = _result_of(response, method, modern)
+            return add_envelope(method, result) if modern else result
+        except BaseException as error:
+            outcome = error
+            raise
         finally:
-            self.running -= 1
-            if not self.running:
-                self._idle.notify()
+            name = str(params.get("name") or params.get("uri") or "")
+            self.finish_request(method, name, outcome, began)
+
+    def start_request(self) -> float:
+        """Count a request as running. Returns the time, for `finish_request`."""
+        self.observer.start()
+        self.running += 1
+        return time.perf_counter()
+
+    def finish_request(self, method: str, name: str, outcome: Outcome, began: float) -> None:
+        """Count a request as finished."""
+        self.running -= 1
+        if not self.running:
+            self._idle.notify()
+        self.observer.finish(method, name, outcome, time.perf_counter() - began)
 
     async def _send(self, message: dict[str, Any], channel: RequestChannel) -> dict[str, Any]:
+        """Send a request to the server, and return its response. Raises `MCPError` if this host is stopping."""
+        if self._stopped.is_set():
+            raise _stopping()
         connection = self.server.connect(channel)
         self._connections.add(connection)
         response = None
@@ -338,7 +357,11 @@ class ServerHost:
         await channel.flush()
         if channel.input_required is not None:
             return {"result": channel.input_required}
-        return response or {}
+        if response is None:
+            return {}
+        if self._stopped.is_set() and response.get("error", {}).get("code") == CANCELLED:
+            raise _stopping()
+        return response
 
     async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> dict[str, Any]:
         state_of(connection_of(ctx)).level = params.level

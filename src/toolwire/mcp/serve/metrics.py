@@ -7,16 +7,16 @@ several worker processes (`PROMETHEUS_MULTIPROC_DIR` is set, as by `toolwire ser
 
 import logging
 import os
-import time
-from collections.abc import Callable, Container, Iterable
-from types import TracebackType
-from typing import Any, Final, Self
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from toolwire._support.log import logger_for
 from toolwire._support.words import plain_line
+from toolwire.mcp.serve.host import Outcome, RequestObserver, ServerHost
+from toolwire.tools.toolset import Toolset
 
 logger = logger_for("requests")
 
@@ -27,19 +27,21 @@ _MAX_SEEN: Final = 1_000  # tool names that are remembered for a server of anoth
 _BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
-class Metrics:
-    """The metrics of one served server."""
+class RequestLog(RequestObserver):
+    """Logs each request."""
 
-    def __init__(
-        self,
-        known_tools: Callable[[], Container[str] | None],
-        more: Callable[[], CollectorRegistry | None] = lambda: None,
-    ) -> None:
-        """`known_tools` returns the names of the server's tools, None if they are unknown. `more` returns the
-        registry of the server's own metrics, if it has any."""
-        self._known_tools = known_tools
-        self._more = more
-        self._seen_tools: set[str] = set()
+    def finish(self, method: str, name: str, outcome: Outcome, seconds: float) -> None:
+        if logger.isEnabledFor(logging.INFO):
+            shown = f" {plain_line(name)[:_LONGEST_NAME]}" if name else ""
+            logger.info("%s%s: %s in %.1f ms", plain_line(method), shown, _describe(outcome), seconds * 1000)
+
+
+class Metrics(RequestLog):
+    """The metrics of one served server. Logs each request too."""
+
+    def __init__(self, host: ServerHost) -> None:
+        self._host = host
+        self._seen_tools: set[str] = set()  # of a server of another library
         self._registry = CollectorRegistry()
         add: dict[str, Any] = {"registry": self._registry}
         self._requests = Counter(
@@ -53,78 +55,49 @@ class Metrics:
             "toolwire_requests_running", "Requests being answered.", multiprocess_mode="livesum", **add
         )
 
-    def observe(self, method: str, name: str) -> "RequestTimer":
-        """Return a context manager to use around one request."""
-        return RequestTimer(method, name, self)
-
     def start(self) -> None:
-        """Count a request that starts."""
         self._running.inc()
 
-    def finish(self, method: str, tool: str, outcome: str, seconds: float) -> None:
-        """Count a request that was answered."""
+    def finish(self, method: str, name: str, outcome: Outcome, seconds: float) -> None:
+        super().finish(method, name, outcome, seconds)
+        described, server = _describe(outcome), self._host.server
         self._running.dec()
-        self._requests.labels(method, outcome).inc()
+        self._requests.labels(method, described).inc()
+        if isinstance(server, Toolset):
+            known: Container[str] = server.tools
+        else:
+            self._remember_tools(method, name, outcome)
+            known = self._seen_tools
         if method == "tools/call":
-            known = self._known_tools()
-            if known is None:
-                if outcome == "ok":
-                    self.add_tools([tool])
-                known = self._seen_tools
-            tool = tool if tool in known else ""
-            self._calls.labels(tool, outcome).inc()
+            tool = name if name in known else ""
+            self._calls.labels(tool, described).inc()
             self._seconds.labels(tool).observe(seconds)
 
-    def add_tools(self, tools: Iterable[str]) -> None:
-        """Add names of tools that a server of another library has."""
-        for tool in tools:
+    def _remember_tools(self, method: str, name: str, outcome: Outcome) -> None:
+        """Remember the tools that a server of another library has listed, or called without an error."""
+        names: Iterable[str] = ()
+        if method == "tools/list" and isinstance(outcome, Mapping):
+            names = (str(tool.get("name")) for tool in outcome.get("tools", ()))
+        elif method == "tools/call" and _describe(outcome) == "ok":
+            names = (name,)
+        for each in names:
             if len(self._seen_tools) < _MAX_SEEN:
-                self._seen_tools.add(tool)
+                self._seen_tools.add(each)
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
         if not os.environ.get(FOLDER):
-            more = self._more()
+            more = getattr(self._host.server, "metrics_registry", None)  # the server's own metrics
             return generate_latest(self._registry) + (b"" if more is None else generate_latest(more))
         all_workers = CollectorRegistry()
         MultiProcessCollector(all_workers)  # type: ignore[no-untyped-call]
         return generate_latest(all_workers)
 
 
-class RequestTimer:
-    """Measures one request, for the log and, if given, the metrics."""
-
-    def __init__(self, method: str, name: str, metrics: Metrics | None = None) -> None:
-        self._metrics = metrics
-        self._method = method
-        self._name = name
-        self._outcome = "ok"
-        self._since = 0.0
-
-    def result(self, result: dict[str, Any]) -> None:
-        """Record the result."""
-        if self._method == "tools/list" and self._metrics is not None:
-            self._metrics.add_tools(str(tool.get("name")) for tool in result.get("tools", ()))
-        if result.get("isError"):
-            self._outcome = "error"
-        elif result.get("resultType") == "input_required":
-            self._outcome = "input_required"
-
-    def __enter__(self) -> Self:
-        self._since = time.perf_counter()
-        if self._metrics is not None:
-            self._metrics.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self._outcome = "refused" if isinstance(error, Exception) else "cancelled"
-        seconds = time.perf_counter() - self._since
-        if logger.isEnabledFor(logging.INFO):
-            name = f" {plain_line(self._name)[:_LONGEST_NAME]}" if self._name else ""
-            logger.info("%s%s: %s in %.1f ms", plain_line(self._method), name, self._outcome, seconds * 1000)
-        if self._metrics is not None:
-            tool = self._name if self._method == "tools/call" else ""
-            self._metrics.finish(self._method, tool, self._outcome, seconds)
+def _describe(outcome: Outcome) -> str:
+    """Describe how a request ended, in one word."""
+    if isinstance(outcome, BaseException):
+        return "refused" if isinstance(outcome, Exception) else "cancelled"
+    if outcome.get("isError"):
+        return "error"
+    return "input_required" if outcome.get("resultType") == "input_required" else "ok"

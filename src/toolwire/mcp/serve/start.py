@@ -6,7 +6,7 @@ library. The parts are in `host`, `stdio` and `http`; this module puts them toge
 
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from toolwire.mcp.serve.access import Guard, guard_for
 from toolwire.mcp.serve.limits import HttpLimits
 from toolwire.mcp.serve.metrics import Metrics
 from toolwire.mcp.versions import SERVING, SERVING_HTTP, can_use, check_mcp
-from toolwire.tools.toolset import Toolset
 
 if TYPE_CHECKING or can_use(SERVING):  # if not, each function here raises an error when it is called
     from toolwire.mcp.serve.fast_path import FastPath, ToolLists
@@ -165,11 +164,7 @@ def check_path(path: str) -> None:
 def _http_app(
     served: "ServerHost", guard: Guard, path: str, sessions: bool, limits: HttpLimits | None
 ) -> "HttpApp":
-    def known_tools() -> Container[str] | None:
-        return served.server.tools if isinstance(served.server, Toolset) else None
-
-    metrics = Metrics(known_tools, lambda: getattr(served.server, "metrics_registry", None))
-    served.observe = metrics.observe
+    served.observer = metrics = Metrics(served)
     return HttpApp(
         served.mcp_server,
         guard,
