@@ -11,7 +11,7 @@ from mcp.server.auth.provider import AccessToken
 from shared.http_clients import HANDSHAKE, Calc, call, client_of, opened
 from toolwire import http_app
 from toolwire.mcp.serve.access import guard_for
-from toolwire.mcp.serve.fast_path import FastPath
+from toolwire.mcp.serve.fast_path import EarlyCall, FastPath
 from toolwire.mcp.serve.http import HttpApp
 from toolwire.mcp.serve.start import host_for
 
@@ -26,12 +26,12 @@ class Held:
         self.fast_path = fast_path
         self.handing_over, self.let_go = anyio.Event(), anyio.Event()
 
-    async def answer(self, scope, body, send, exchange):
-        answered, early = await self.fast_path.answer(scope, body, send, exchange)
-        if early is not None:
+    async def answer(self, *request):
+        answer = await self.fast_path.answer(*request)
+        if isinstance(answer, EarlyCall):
             self.handing_over.set()
             await self.let_go.wait()
-        return answered, early
+        return answer
 
 
 async def asgi(app, came, headers):

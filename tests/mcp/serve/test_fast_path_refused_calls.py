@@ -30,7 +30,7 @@ from shared.http_clients import (
 )
 from toolwire import ToolServer, http_app
 from toolwire.mcp.serve.access import guard_for
-from toolwire.mcp.serve.fast_path import FastPath
+from toolwire.mcp.serve.fast_path import FastPath, accepts
 from toolwire.mcp.serve.http import HttpApp
 from toolwire.mcp.serve.start import host_for
 
@@ -150,7 +150,7 @@ def recorded():
     version=MODERN, method="tools/call", params={"_meta": {**ENVELOPE, "progressToken": None}}, base=True
 )
 async def test_what_is_accepted_is_what_reaches_a_handler(recorded, version, method, params, base):
-    """`LowLevelServer.accepts` is true exactly if `mcp` passes a request with these parameters to a handler."""
+    """`accepts` is true exactly if `mcp` passes a request with these parameters to a handler."""
     core, reached = recorded
     reached.clear()
     if base and params is not None:
@@ -158,7 +158,7 @@ async def test_what_is_accepted_is_what_reaches_a_handler(recorded, version, met
     connection = Connection.from_envelope(version, None, None)
     with suppress(MCPError, ValidationError):
         await serve_one(core, Dispatched(), method, params, connection=connection, lifespan_state=None)
-    assert core.accepts(method, version, params) == bool(reached)
+    assert accepts(core, method, version, params) == bool(reached)
 
 
 @pytest.fixture

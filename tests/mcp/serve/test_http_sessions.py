@@ -35,7 +35,7 @@ from toolwire import HttpLimits, http_app
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.fast_path import FastPath
 from toolwire.mcp.serve.http import HttpApp, bound_socket
-from toolwire.mcp.serve.http_sessions import HttpSession
+from toolwire.mcp.serve.http_sessions import Exchange, HttpSession
 from toolwire.mcp.serve.start import host_for, serve_over
 
 pytestmark = pytest.mark.anyio
@@ -261,7 +261,7 @@ class Claims(RuleBasedStateMachine):
     @rule(number=st.sampled_from([1, "1", "01", 2, "a"]))
     def come(self, number):
         key = int(number) if number != "a" else number
-        exchange = self.session.exchange().__enter__()
+        exchange = Exchange(self.session).__enter__()
         free = not self.taken(key)
         assert exchange.claim_nowait(number) == free
         self.exchanges.append((exchange, key if free else None))

@@ -8,7 +8,7 @@ there is a token, the request must carry it. Does no I/O.
 import hmac
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -164,11 +164,11 @@ class GuardMiddleware:
 
     def __init__(
         self,
-        app: Callable[..., Any],
+        app: Callable[..., Awaitable[None]],
         guard: Guard,
         open_paths: Iterable[str] = (),
         on_authorised: Callable[[dict[str, Any]], None] = lambda _scope: None,
-        find_page: Callable[[dict[str, Any]], Any] = lambda _scope: None,
+        find_page: Callable[[dict[str, Any]], Callable[..., Awaitable[None]] | None] = lambda _scope: None,
     ) -> None:
         """`on_authorised` is called with the scope of each accepted request, except those that are open to all.
 
@@ -180,7 +180,7 @@ class GuardMiddleware:
         self._open = frozenset(open_paths)
         self._find_page = find_page
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> Awaitable[None]:
         if scope["type"] == "http":
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             page = self._find_page(scope) if scope["method"] == "GET" else None
@@ -190,14 +190,12 @@ class GuardMiddleware:
             else:
                 refused = self._guard.refusal(headers, open_to_all=open_to_all)
             if refused is not None:
-                await _refuse(refused, send)
-                return
+                return _refuse(refused, send)
             if page is not None:
-                await page(scope, receive, send)
-                return
+                return page(scope, receive, send)
             if not open_to_all:
                 self._on_authorised(scope)
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
 
 async def _refuse(refused: Refusal, send: Any) -> None:

@@ -28,7 +28,8 @@ from toolwire.mcp.serve.limits import HttpLimits, connection_limit
 
 logger = logger_for("serving")
 
-_KEY: Final = "toolwire.connection"  # key in the state of a request's scope
+CONNECTION: Final = "toolwire.connection"
+"""Key of the connection in the scope of a request, if the ASGI server is ours."""
 _BATCH: Final = 16  # connections accepted in one turn of the event loop
 _RETRY_DELAY: Final = 0.1  # seconds after accepting has failed
 _CHECK_INTERVAL: Final = 1.0  # seconds between two checks of the deadlines, at most
@@ -207,7 +208,7 @@ class Connection(asyncio.Protocol):
         self.host = host
         self._connections = connections
         self._limits = connections.limits
-        self._protocol = make_protocol({_KEY: self})
+        self._protocol = make_protocol({CONNECTION: self})
         self._transport: asyncio.Transport | None = None
         self._now = asyncio.get_running_loop().time
         self._input = bytearray()  # not yet passed to the protocol
@@ -398,10 +399,11 @@ class RequestTracker:
         self._app = app
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        connection = find_connection(scope)
+        connection: Connection | None = (scope.get("state") or {}).get(CONNECTION)
         if connection is None:
             await self._app(scope, receive, send)
             return
+        scope[CONNECTION] = connection
         connection.start_request()
         try:
             await self._app(scope, receive, send)
@@ -411,15 +413,9 @@ class RequestTracker:
 
 def mark_authorised(scope: MutableMapping[str, Any]) -> None:
     """Mark the connection of a request as trusted: the guard has accepted the request."""
-    connection = find_connection(scope)
+    connection: Connection | None = scope.get(CONNECTION)
     if connection is not None:
         connection.authorise()
-
-
-def find_connection(scope: MutableMapping[str, Any]) -> Connection | None:
-    """Return the connection that a request came on; None if the ASGI server is not ours."""
-    state = scope.get("state")
-    return None if state is None else state.get(_KEY)
 
 
 def _has_large_body(scope: MutableMapping[str, Any]) -> bool:

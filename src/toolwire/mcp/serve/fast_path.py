@@ -10,7 +10,7 @@ Never rejects a request: anything unusual, and every error, is left to `mcp`.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -22,9 +22,8 @@ from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from opentelemetry import trace
 from pydantic import ValidationError
-from pydantic_core import from_json
 
-from toolwire._protocol.jsonrpc import CANCELLED, RpcError, make_error
+from toolwire._protocol.jsonrpc import CANCELLED, RpcError, make_error, make_response
 from toolwire._support.tasks import spawn
 from toolwire.mcp.compat import (
     MODERN_PROTOCOL_VERSIONS,
@@ -33,11 +32,12 @@ from toolwire.mcp.compat import (
     classify_inbound_request,
     connection_of,
     serialize_server_result,
+    validate_client_request,
     validate_mcp_param_headers,
 )
 from toolwire.mcp.serve.channel import RequestChannel, client_key, state_of
-from toolwire.mcp.serve.host import ServerHost, add_envelope
-from toolwire.mcp.serve.http_sessions import HEADER, MAX_ID, Exchange
+from toolwire.mcp.serve.host import LowLevelServer, ServerHost, add_envelope
+from toolwire.mcp.serve.http_sessions import HEADER, MAX_ID
 from toolwire.tools.toolset import Toolset
 
 _CALL: Final = "tools/call"
@@ -53,10 +53,13 @@ _FIELDS: Final = frozenset({"jsonrpc", "id", "method", "params"})
 _LATER_ROUND: Final = frozenset({"requestState", "inputResponses"})
 _CANCELLED: Final = RpcError(CANCELLED, "Request cancelled")
 _VERSION: Final = b"mcp-protocol-version"
+_JSON: Final = [(b"content-type", b"application/json")]
 _STREAM: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
 _EARLY_CALL: Final = "toolwire.early_call"  # in the ASGI scope of a request
 
 Headers = Mapping[bytes, bytes]
+Answer = tuple[list[tuple[bytes, bytes]], bytes]
+"""The headers and the body of a response."""
 
 
 class FastPath:
@@ -70,37 +73,28 @@ class FastPath:
         host.mcp_server.add_request_handler(_CALL, types.CallToolRequestParams, self._take_over)
 
     async def answer(
-        self, scope: Any, body: bytes, send: Any, exchange: Exchange | None
-    ) -> "tuple[bool, EarlyCall | None]":
-        """Answer a request if possible. Returns True if it was answered, or else the call that was started for it.
+        self, scope: Any, headers: Headers, body: bytes, message: Any
+    ) -> "Answer | EarlyCall | None":
+        """Answer a request, whose body holds `message`, if possible.
 
-        In a session (`exchange`), a call that is started here has claimed its id.
+        Returns the response to send; or the call that was started, for `mcp` to take over; or None.
         """
-        headers = dict(scope["headers"])
         session_id = headers.get(HEADER, b"").decode("latin-1")
         if scope["method"] == "DELETE":
             # From now on the session is not used here, even before `mcp` has ended it.
             self._host.clients.by_session_id.pop(session_id, None)
-        if not self._is_eligible(scope, body, headers):
-            return False, None
-        request = self._read(scope, body, headers, self._host.clients.by_session_id.get(session_id))
+        if not self._is_eligible(scope, headers, body):
+            return None
+        request = self._read(scope, headers, message, self._host.clients.by_session_id.get(session_id))
         if request is None:
-            return False, None
-        if request.client is not None and exchange is not None and not exchange.claim_nowait(request.id):
-            return False, None  # the id is in use
-        response = _Response(send, request.id, headers.get(HEADER) if request.client is not None else None)
-        if request.method == _CALL:
-            early = await self._call(request, response, exchange)
-            return early is None, early
-        own = request.client is not None and self._has_own_list()
-        page = None if own else self._lists.page(request.version, request.params.get("cursor"))
-        if page is not None:
-            await response.send_result(orjson.dumps(page))
-        return page is not None, None
-
-    def _has_own_list(self) -> bool:
-        server = self._host.server
-        return isinstance(server, Toolset) and server.lists_per_client
+            return None
+        answer = await self._call(request) if request.method == _CALL else self._list(request)
+        if not isinstance(answer, bytes):
+            return answer
+        if request.client is None:
+            return _JSON, answer
+        # In a session the response is a stream of one event, as `mcp` would send it.
+        return [*_STREAM, (HEADER, headers[HEADER])], b"event: message\r\ndata: %b\r\n\r\n" % answer
 
     async def _take_over(self, ctx: ServerRequestContext[Any, Any], params: Any) -> dict[str, Any]:
         """Handle `tools/call` for `mcp`: wait for the call that has started already, if there is one."""
@@ -109,11 +103,11 @@ class FastPath:
 
     # Which requests are answered here.
 
-    def _is_eligible(self, scope: Any, body: bytes, headers: Headers) -> bool:
+    def _is_eligible(self, scope: Any, headers: Headers, body: bytes) -> bool:
         """Return True if a request may be answered here: it has the headers that every client sends, each once."""
         return (
             scope["method"] == "POST"
-            and self._host.is_open
+            and self._host.primary_connection is not None
             and not (self._host.traced and _has_provider())
             and "user" not in scope  # `mcp` checks whose session it is
             and isinstance(self._host.server, Toolset)
@@ -124,23 +118,22 @@ class FastPath:
         )
 
     def _read(
-        self, scope: Any, body: bytes, headers: Headers, client: ClientConnection | None
+        self, scope: Any, headers: Headers, message: Any, client: ClientConnection | None
     ) -> "_Request | None":
-        """Return the request in a body if it is complete, valid and can be answered here; else None."""
+        """Return the request in a message if it is complete, valid and can be answered here; else None."""
         version = headers.get(_VERSION, b"").decode("latin-1")
         modern = version in MODERN_PROTOCOL_VERSIONS
         if not modern and (client is None or client.protocol_version != version):
             return None
-        message = _decode(body)
-        if message is None:
+        if not isinstance(message, dict):
             return None
         if modern:
             client = None
         elif client is not None and message.get("method") == _CANCEL:
             self._cancel(client, message.get("params"))
-        if not _is_candidate(message) or not self._host.mcp_server.accepts(
-            message["method"], version, message.get("params")
-        ):
+        if not _is_candidate(message):
+            return None
+        if not accepts(self._host.mcp_server, message["method"], version, message.get("params")):
             return None
         if not (self._headers_match(message, headers) if client is None else version in _SESSION_VERSIONS):
             return None
@@ -173,12 +166,9 @@ class FastPath:
 
     # Calls.
 
-    async def _call(
-        self, request: "_Request", response: "_Response", exchange: Exchange | None
-    ) -> "EarlyCall | None":
-        """Run a call. Returns None if it was answered, else the call, which is still running."""
+    async def _call(self, request: "_Request") -> "bytes | EarlyCall":
+        """Run a call. Returns its response, or the call if that cannot be answered here."""
         client = request.client
-        state = None if client is None else state_of(client)
         key = (client, str(request.id))
 
         def forget() -> None:
@@ -186,7 +176,8 @@ class FastPath:
                 del self._running[key]
 
         early = EarlyCall(request.id)
-        channel = RequestChannel(
+        state = None if client is None else state_of(client)
+        early.channel = channel = RequestChannel(
             None,
             request.params,
             None if state is None else state.level,
@@ -200,31 +191,36 @@ class FastPath:
         work = partial(
             self._host.handle, request.method, request.id, request.params, channel, modern=client is None
         )
-        early.start(channel, work, forget)
+        spawn(early.run, work, on_done=forget)
         try:
             with anyio.move_on_after(_ANSWER_TIMEOUT):
                 await early.over_or_used.wait()
         except BaseException:
             early.cancel()
             raise
-        result = None
-        if not early.cancelled:
-            result = None if early.result is None else self._serialize(request, early.result)
-            if result is None:
-                return early
-        if exchange is not None:
-            exchange.mark_answered()
-        await (response.send_error(_CANCELLED) if result is None else response.send_result(result))
-        return None
-
-    def _serialize(self, request: "_Request", result: dict[str, Any]) -> bytes | None:
-        """Encode a result as `mcp` would send it; None if `mcp` would reject it or has to process it."""
-        if result.get("resultType", "complete") != "complete":
-            return None
+        if early.cancelled:
+            return orjson.dumps(make_error(request.id, _CANCELLED))
+        result = early.result
+        if result is None or result.get("resultType", "complete") != "complete":
+            return early
         try:
-            return orjson.dumps(_shape(self._host, request.method, request.version, result))
-        except (ValidationError, TypeError, ValueError, RecursionError):
+            shaped = _shape(self._host, _CALL, request.version, result)
+            return orjson.dumps(make_response(request.id, shaped))
+        except (
+            ValidationError,
+            TypeError,
+            ValueError,
+            RecursionError,
+        ):  # left to `mcp`
+            return early
+
+    def _list(self, request: "_Request") -> bytes | None:
+        """Return the response to `tools/list`; None if `mcp` has to answer."""
+        server = self._host.server
+        if request.client is not None and isinstance(server, Toolset) and server.lists_per_client:
             return None
+        page = self._lists.page(request.version, request.params.get("cursor"))
+        return None if page is None else orjson.dumps(make_response(request.id, page))
 
 
 class EarlyCall:
@@ -244,20 +240,12 @@ class EarlyCall:
         self._error: BaseException | None = None
         self._over = anyio.Event()
         self._taken = anyio.Event()
-        self._channel: RequestChannel | None = None
+        self.channel: RequestChannel | None = None
+        """The channel to its client, from its start on."""
         self._scope = anyio.CancelScope()
 
-    def start(
-        self,
-        channel: RequestChannel,
-        work: Callable[[], Awaitable[dict[str, Any]]],
-        on_done: Callable[[], None],
-    ) -> None:
-        """Run it in a task of its own. `on_done` is called when it is over."""
-        self._channel = channel
-        spawn(self._run, work, on_done=on_done)
-
-    async def _run(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+    async def run(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        """Run the call, in a task of its own."""
         try:
             with self._scope:
                 self.result = await work()
@@ -276,8 +264,8 @@ class EarlyCall:
     async def take_over(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         """Connect the call to its client, and return its result. If this is cancelled, so is the call."""
         self._taken.set()
-        if self._channel is not None:
-            self._channel.bind(ctx)
+        if self.channel is not None:
+            self.channel.bind(ctx)
         try:
             await self._over.wait()
         except BaseException:
@@ -361,7 +349,7 @@ class ToolLists:
             ctx.method == _LIST
             and not (isinstance(server, Toolset) and server.lists_per_client)
             and connection_of(ctx).initialize_accepted
-            and self._host.mcp_server.accepts(_LIST, ctx.protocol_version, ctx.params)
+            and accepts(self._host.mcp_server, _LIST, ctx.protocol_version, ctx.params)
         ):
             page = self.page(ctx.protocol_version, (ctx.params or {}).get("cursor"))
             if page is not None:
@@ -396,30 +384,6 @@ class _Request:
             return None
 
 
-class _Response:
-    """Sends the response to one request. In a session it is a stream of one event, as `mcp` would send it."""
-
-    def __init__(self, send: Any, request_id: int | str, session: bytes | None) -> None:
-        self._send = send
-        self._id = request_id
-        self._session = session
-
-    async def send_result(self, result: bytes) -> None:
-        await self._send_body(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (orjson.dumps(self._id), result))
-
-    async def send_error(self, error: RpcError) -> None:
-        await self._send_body(orjson.dumps(make_error(self._id, error)))
-
-    async def _send_body(self, body: bytes) -> None:
-        headers = [(b"content-type", b"application/json")]
-        if self._session is not None:
-            body = b"event: message\r\ndata: %b\r\n\r\n" % body
-            headers = [*_STREAM, (HEADER, self._session)]
-        headers.append((b"content-length", b"%d" % len(body)))
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
-
-
 def _shape(host: ServerHost, method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
     """Return a result with the fields that `mcp` would send. Raises `ValidationError` if `mcp` would reject it."""
     shaped = serialize_server_result(method, version, result)
@@ -427,6 +391,23 @@ def _shape(host: ServerHost, method: str, version: str, result: dict[str, Any]) 
         stamp = {types.SERVER_INFO_META_KEY: host.mcp_server.server_info_stamp}
         shaped["_meta"] = {**stamp, **(shaped.get("_meta") or {})}
     return shaped
+
+
+def accepts(server: LowLevelServer, method: str, version: str, params: Mapping[str, Any] | None) -> bool:
+    """Return True if `mcp` would pass these params to the handler of a request.
+
+    Validates them with the models that `mcp` itself uses: that of the protocol version, and that with which the
+    handler is registered.
+    """
+    handler = server.get_request_handler(method)
+    if handler is None:
+        return False
+    try:
+        validate_client_request(method, version, params)
+        handler.params_type.model_validate({} if params is None else params, by_name=False)
+    except (KeyError, ValueError):  # not in that version; not valid
+        return False
+    return True
 
 
 def _is_candidate(message: dict[str, Any]) -> bool:
@@ -457,11 +438,3 @@ def _is_id(value: Any) -> bool:
 def _accepts_both(accept: bytes) -> bool:
     kinds = {each.partition(b";")[0].strip().lower() for each in accept.split(b",")}
     return {b"application/json", b"text/event-stream"} <= kinds
-
-
-def _decode(body: bytes) -> dict[str, Any] | None:
-    with suppress(ValueError):
-        message = from_json(body)
-        if isinstance(message, dict):
-            return message
-    return None

@@ -45,7 +45,6 @@ from toolwire.mcp.compat import (
     drop_spans,
     forget_server_info,
     set_schema_lookup,
-    validate_client_request,
 )
 from toolwire.mcp.serve.channel import (
     EVENTS,
@@ -123,7 +122,8 @@ class ServerHost:
         """Is notified of each request."""
         self.clients = ClientRegistry()
         self._server_info: dict[str, Any] = {}  # the result of `initialize`
-        self._primary_connection: Connection | None = None
+        self.primary_connection: Connection | None = None
+        """The connection that keeps the server's lifespan open; None while it is not open."""
         self._start_timeout = start_timeout
         self._replacing = anyio.Lock()
         self._stopped = anyio.Event()
@@ -169,7 +169,7 @@ class ServerHost:
         A nested block does nothing.
         """
         async with self._replacing:
-            opened = self._primary_connection is None
+            opened = self.primary_connection is None
             if opened:
                 await self._connect(self.server)
         try:
@@ -177,7 +177,7 @@ class ServerHost:
         finally:
             if opened:
                 self.close_subscriptions()
-                last, self._primary_connection = self._primary_connection, None
+                last, self.primary_connection = self.primary_connection, None
                 if last is not None:
                     with anyio.CancelScope(shield=True):
                         await last.aclose()
@@ -207,7 +207,7 @@ class ServerHost:
                     await connection.aclose()
         if not ready:
             raise ClaudeSDKError(f"server {name!r} did not start within {self._start_timeout:g} s")
-        self._primary_connection, self._server_info = connection, server_info
+        self.primary_connection, self._server_info = connection, server_info
         self.mcp_server.set_info(server_info)
 
     async def replace(self, server: Server) -> None:
@@ -217,7 +217,7 @@ class ServerHost:
         """
         async with self._replacing:
             kinds = set(self.capabilities())
-            before = self._primary_connection
+            before = self.primary_connection
             if before is not None:  # otherwise it starts in `open`
                 await self._connect(server)
             self.server = server
@@ -227,11 +227,6 @@ class ServerHost:
                 self.clients.broadcast({"method": method})
         if before is not None:
             spawn(before.aclose)
-
-    @property
-    def is_open(self) -> bool:
-        """True while the server runs."""
-        return self._primary_connection is not None
 
     def capabilities(self) -> dict[str, Any]:
         """Return the current capabilities of the server."""
@@ -425,22 +420,6 @@ class LowLevelServer(McpServer[None]):
         self.name, self.version, self.title = info.name, info.version, info.title
         self.description, self.website_url, self.icons = info.description, info.website_url, info.icons
         forget_server_info(self)
-
-    def accepts(self, method: str, version: str, params: Mapping[str, Any] | None) -> bool:
-        """Return True if `mcp` would pass these params to the handler of a request.
-
-        Validates them with the models that `mcp` itself uses: that of the protocol version, and that with which the
-        handler is registered.
-        """
-        handler = self.get_request_handler(method)
-        if handler is None:
-            return False
-        try:
-            validate_client_request(method, version, params)
-            handler.params_type.model_validate({} if params is None else params, by_name=False)
-        except (KeyError, ValueError):  # not in that version; not valid
-            return False
-        return True
 
     def get_capabilities(
         self,

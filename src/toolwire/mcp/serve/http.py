@@ -13,7 +13,7 @@ import math
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -44,8 +44,14 @@ from toolwire._support.threads import Workers
 from toolwire._support.waiting import Signal
 from toolwire.errors import UsageError
 from toolwire.mcp.compat import HANDSHAKE_PROTOCOL_VERSIONS
-from toolwire.mcp.serve.access import Guard, GuardMiddleware, find_header
-from toolwire.mcp.serve.connections import Connections, RequestTracker, find_connection, mark_authorised
+from toolwire.mcp.serve.access import Guard, GuardMiddleware
+from toolwire.mcp.serve.connections import (
+    CONNECTION,
+    Connection,
+    Connections,
+    RequestTracker,
+    mark_authorised,
+)
 from toolwire.mcp.serve.fast_path import FastPath
 from toolwire.mcp.serve.host import ServerHost
 from toolwire.mcp.serve.http_sessions import HEADER, MAX_ID, Exchange, HttpSession, HttpSessions, SessionLogs
@@ -185,11 +191,11 @@ class HttpApp:
             logger.exception("a session could not be ended")
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        reply = _Response(send)
+        request = _Request(scope, receive, send)
         # A stream of notifications never ends by itself, and a request of a slow client may not either, so both
         # must be cancellable.
-        kind = self._streams if _is_stream(scope) else self._requests
-        connection = find_connection(scope)
+        kind = self._streams if request.opens_stream else self._requests
+        connection: Connection | None = scope.get(CONNECTION)
         late = False
         with anyio.CancelScope() as cancellable:
             kind.add(cancellable)
@@ -202,38 +208,40 @@ class HttpApp:
             try:
                 if connection is not None:
                     connection.start_body(too_late)
-                body = await self._read_body(scope, receive, reply.send)
+                refused = await self._read_body(request)
                 if connection is not None:
                     connection.finish_body()
-                if body is not None:
-                    await self._handle(scope, body, receive, reply)
+                if refused is None:
+                    refused = await self._handle(request)
+                if refused is not None:
+                    await refused(scope, receive, request.send)
             finally:
                 kind.discard(cancellable)
                 if not self._requests:
                     self._idle.notify()
         if cancellable.cancelled_caught:
-            await reply.abort(scope, receive, _too_slow() if late else _unavailable(_SHUT_DOWN))
+            await request.abort(_too_slow() if late else _unavailable(_SHUT_DOWN))
 
-    async def _read_body(self, scope: Any, receive: Any, send: Any) -> bytes | None:
-        """Return the body of a request; None if the request was refused."""
+    async def _read_body(self, request: "_Request") -> Response | None:
+        """Read the body of a request and decode it. Returns the response of a request that is refused."""
         limit = self.limits.max_body
-        left, body = (False, None) if _declared_length(scope) > limit else await _receive_body(receive, limit)
-        if body is not None:
-            if json.detect_encoding(body) != "utf-8":  # `mcp` would decode it, past the limits
-                await _invalid("the body must be UTF-8")(scope, receive, send)
-                return None
-            if is_clearly_within(body, self._json):
-                return body
-            reason = await self._check_json(body)
-            if reason is None:
-                return body
-            refused = _invalid(f"{reason}, which is the limit of this server", find_id(body))
-        elif left:
-            refused = _invalid("the body is incomplete")  # not received: the client has disconnected
-        else:
+        left, body = (False, None)
+        if request.declared_length <= limit:
+            left, body = await _receive_body(request.receive, limit)
+        if left:
+            return _invalid("the body is incomplete")  # not received: the client has disconnected
+        if body is None:
             # The connection stays open: the rest of the body is skipped, so that the client can read the response.
-            refused = _invalid(f"the body is larger than {limit} bytes (--max-body)", status=413)
-        await refused(scope, receive, send)
+            return _invalid(f"the body is larger than {limit} bytes (--max-body)", status=413)
+        if json.detect_encoding(body) != "utf-8":  # `mcp` would decode it, past the limits
+            return _invalid("the body must be UTF-8")
+        if not is_clearly_within(body, self._json):
+            excess = await self._check_json(body)
+            if excess is not None:
+                return _invalid(f"{excess}, which is the limit of this server", find_id(body))
+        request.body = body
+        with suppress(ValueError):  # `mcp` says what is wrong with it
+            request.message = from_json(body)
         return None
 
     async def _check_json(self, body: bytes) -> str | None:
@@ -242,50 +250,53 @@ class HttpApp:
             return describe_excess(body, self._json)
         return await self._readers.run(partial(describe_excess, body, self._json))
 
-    async def _handle(self, scope: Any, body: bytes, receive: Any, reply: "_Response") -> None:
-        if self._closing and (_is_stream(scope) or (scope["method"] != "GET" and _is_request(body))):
-            await _unavailable(SHUTTING_DOWN)(scope, receive, reply.send)
-            return
-        if self.sessions is None:
-            await self._answer(scope, body, receive, reply, None)
-            return
-        session_id = find_header(scope, HEADER)
-        session = None if session_id is None else self.sessions.find(session_id)
-        if session is not None:
-            with session.exchange() as exchange:
-                await self._answer(scope, body, receive, reply, exchange)
-        elif session_id is not None and self.sessions.is_ending(session_id):
-            await _refuse(_NO_SESSION, 404)(scope, receive, reply.send)
-        elif session_id is None and _may_open_session(scope) and self.sessions.full:
-            await _unavailable(_FULL)(scope, receive, reply.send)
-        else:
-            await self._answer(scope, body, receive, reply, None)
+    async def _handle(self, request: "_Request") -> Response | None:
+        """Answer a request. Returns the response of a request that is refused."""
+        if self._closing and request.needs_response:
+            return _unavailable(SHUTTING_DOWN)
+        try:
+            request.id = _find_id(request.message) if request.method == "POST" else None
+        except RpcError as error:
+            return _refuse(error, 400)
+        if self.sessions is not None:
+            return await self._handle_in_session(request, self.sessions)
+        await self._answer(request)
+        return None
 
-    async def _answer(
-        self, scope: Any, body: bytes, receive: Any, reply: "_Response", exchange: Exchange | None
-    ) -> None:
+    async def _handle_in_session(self, request: "_Request", sessions: HttpSessions) -> Response | None:
+        session_id = request.find_header(HEADER)
+        session = None if session_id is None else sessions.find(session_id)
+        if session is not None:
+            with Exchange(session) as exchange:
+                if request.id is not None and not await exchange.claim(request.id):
+                    return _refuse(id_in_use(request.id), 400, request.id)
+                await self._answer(request, exchange)
+        elif session_id is not None and sessions.is_ending(session_id):
+            return _refuse(_NO_SESSION, 404)
+        elif session_id is None and request.may_open_session and sessions.full:
+            return _unavailable(_FULL)
+        else:
+            await self._answer(request)
+        return None
+
+    async def _answer(self, request: "_Request", exchange: Exchange | None = None) -> None:
         """Answer a request, on the fast path or through `mcp`. `exchange` is None outside of a session."""
-        early = None
+        answer = None
         if self._fast_path is not None and not self._closing:
-            answered, early = await self._fast_path.answer(scope, body, reply.send, exchange)
-            if answered:
-                return
-        if early is None and scope["method"] == "POST":
-            try:
-                request_id = reply.request_id = _read_id(body)
-            except RpcError as error:
-                await _refuse(error, 400)(scope, receive, reply.send)
-                return
-            if exchange is not None and request_id is not None and not await exchange.claim(request_id):
-                await _refuse(id_in_use(request_id), 400, request_id)(scope, receive, reply.send)
-                return
-        receive = _replay(body, receive)
-        if early is None:
-            await self._pass_to_mcp(scope, receive, reply.send)
+            answer = await self._fast_path.answer(
+                request.scope, request.headers, request.body, request.message
+            )
+        if isinstance(answer, tuple):
+            if exchange is not None:
+                exchange.mark_answered()
+            await request.send_at_once(*answer)
             return
-        reply.request_id = early.request_id
-        with early.put_into_scope(scope, reply.is_complete):
-            await self._pass_to_mcp(scope, receive, reply.send)
+        receive = _replay(request.body, request.receive)
+        if answer is None:
+            await self._pass_to_mcp(request.scope, receive, request.send)
+            return
+        with answer.put_into_scope(request.scope, lambda: request.is_complete):
+            await self._pass_to_mcp(request.scope, receive, request.send)
 
     async def _pass_to_mcp(self, scope: Any, receive: Any, send: Any) -> None:
         try:
@@ -323,70 +334,87 @@ class _Endpoint:
     def __init__(self, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
         self._app = app
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._app(scope, receive, send)
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        return self._app(scope, receive, send)
 
 
-class _Response:
-    """Sends the response to one request, and tracks how much of it was sent."""
+class _Request:
+    """One HTTP request to the path of MCP, and how much of its response was sent."""
 
-    def __init__(self, send: Any) -> None:
-        self.request_id: int | str | None = None
+    def __init__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.method: str = scope["method"]
+        self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        """The headers. Of a repeated one, the first counts, as in `mcp`."""
+        self.body = b""
+        self.message: Any = None
+        """The decoded body; None if it is not JSON."""
+        self.id: int | str | None = None
         """The id of the JSON-RPC request, once it is known."""
+        self.opens_stream = self.method == "GET" and b"last-event-id" not in self.headers
+        """True for a GET that opens a stream of notifications, rather than one that resumes a response."""
+        self.is_complete = False
+        """True if all of the response was sent."""
         self._send = send
         self._started = False
-        self._is_stream = False
-        self._complete = False
+        self._is_event_stream = False
 
-    def is_complete(self) -> bool:
-        """True if all of it was sent."""
-        return self._complete
+    def find_header(self, name: bytes) -> str | None:
+        """Return the value of a header; None if there is none."""
+        return self.headers[name].decode("latin-1") if name in self.headers else None
+
+    @property
+    def declared_length(self) -> int:
+        """The Content-Length; 0 if there is none."""
+        length = self.headers.get(b"content-length", b"")
+        return int(length[:_MAX_DIGITS]) if length.isdigit() else 0
+
+    @property
+    def may_open_session(self) -> bool:
+        """True if a request without a session may open one. Those of 2026-07-28 never do."""
+        version = self.find_header(_VERSION)
+        return self.method == "POST" and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
+
+    @property
+    def needs_response(self) -> bool:
+        """True for a JSON-RPC request, an invalid message, or a stream; False for a response or notification."""
+        if self.method == "GET":
+            return self.opens_stream
+        return not isinstance(self.message, dict) or {"id", "method"} <= self.message.keys()
 
     async def send(self, message: Any) -> None:
-        if self._complete:  # `mcp` responds once more when a session ends after its 202
+        """Send one ASGI message of the response."""
+        if self.is_complete:  # `mcp` responds once more when a session ends after its 202
             return
         if message["type"] == "http.response.start":
             self._started = True
-            self._is_stream = any(
+            self._is_event_stream = any(
                 key.lower() == b"content-type" and value.startswith(b"text/event-stream")
                 for key, value in message.get("headers", ())
             )
         elif not message.get("more_body"):
-            self._complete = True
+            self.is_complete = True
         await self._send(message)
 
-    async def abort(self, scope: Any, receive: Any, instead: Response) -> None:
+    async def send_at_once(self, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Send the whole response."""
+        headers = [*headers, (b"content-length", b"%d" % len(body))]
+        self._started = True
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        self.is_complete = True
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def abort(self, instead: Response) -> None:
         """Complete a response that was cancelled. If nothing of it was sent yet, `instead` is sent."""
         with anyio.move_on_after(_FLUSH_TIMEOUT):
             if not self._started:
-                await instead(scope, receive, self._send)
-            elif not self._complete:
+                await instead(self.scope, self.receive, self._send)
+            elif not self.is_complete:
                 body = b""
-                if self._is_stream and self.request_id is not None:
-                    body = b"event: message\r\ndata: %b\r\n\r\n" % to_json(
-                        make_error(self.request_id, _SHUT_DOWN)
-                    )
+                if self._is_event_stream and self.id is not None:
+                    body = b"event: message\r\ndata: %b\r\n\r\n" % to_json(make_error(self.id, _SHUT_DOWN))
                 await self._send({"type": "http.response.body", "body": body})
-
-
-def _is_stream(scope: Any) -> bool:
-    """Return True for a GET that opens a stream of notifications, rather than one that resumes a response."""
-    return scope["method"] == "GET" and find_header(scope, b"last-event-id") is None
-
-
-def _may_open_session(scope: Any) -> bool:
-    """Return True if a request without a session may open one. Those of 2026-07-28 never do."""
-    version = find_header(scope, _VERSION)
-    return scope["method"] == "POST" and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
-
-
-def _is_request(body: bytes) -> bool:
-    """Return True for a JSON-RPC request, or an invalid message; False for a response or notification."""
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
-        return True
-    return not isinstance(message, dict) or {"id", "method"} <= message.keys()
 
 
 async def _receive_body(receive: Any, limit: int) -> tuple[bool, bytes | None]:
@@ -415,15 +443,11 @@ def _replay(body: bytes, receive: Any) -> Any:
     return replay
 
 
-def _read_id(body: bytes) -> int | str | None:
-    """Return the id of the JSON-RPC request in a body; None for anything else, such as a notification.
+def _find_id(message: Any) -> int | str | None:
+    """Return the id of a JSON-RPC request; None for anything else, such as a notification.
 
     Raises `RpcError` for a request with an invalid id: `mcp` would take it for a notification and never respond.
     """
-    try:
-        message = from_json(body)
-    except ValueError:
-        return None
     if not isinstance(message, dict) or not {"id", "method"} <= message.keys():
         return None
     request_id = message["id"]
@@ -433,12 +457,6 @@ def _read_id(body: bytes) -> int | str | None:
         INVALID_REQUEST,
         f"Invalid Request: the id must be an integer or a string of at most {MAX_ID} characters",
     )
-
-
-def _declared_length(scope: Any) -> int:
-    """Return the Content-Length of a request; 0 if it has none."""
-    length = dict(scope["headers"]).get(b"content-length", b"")
-    return int(length[:_MAX_DIGITS]) if length.isdigit() else 0
 
 
 def _invalid(reason: str, request_id: Any = None, status: int = 400, **headers: str) -> Response:

@@ -154,47 +154,15 @@ class HttpSession:
         self.used = time.monotonic()
         """The time at which the session was last in use."""
         self._touch = touch
-        self._exchanges = 0
-        self._requests: dict[int | str, _Request] = {}
+        self.exchanges = 0
+        """The number of HTTP requests that are open."""
+        self.requests: dict[int | str, _Request] = {}
+        """The requests in flight, by id."""
 
     @property
     def busy(self) -> bool:
         """True while a request is being answered, or a stream is open."""
-        return bool(self._exchanges or self._requests)
-
-    def exchange(self) -> "Exchange":
-        """Return a context manager to use around one HTTP request of the session."""
-        return Exchange(self)
-
-    def start_exchange(self) -> None:
-        """Count an HTTP request that starts."""
-        self._exchanges += 1
-
-    def finish_exchange(self, key: int | str | None, request: _Request | None) -> None:
-        """Count an HTTP request that has ended, and release the id (`key`) that its `request` has claimed."""
-        self._exchanges -= 1
-        if key is not None and request is not None:
-            request.open = False
-            self._drop(key, request)
-        self._mark_used()
-
-    def claim_nowait(self, key: int | str) -> _Request | None:
-        """Claim an id for an HTTP request. None if another request with that id is in flight."""
-        if key in self._requests:
-            return None
-        request = self._requests[key] = _Request()
-        request.open = True
-        return request
-
-    async def claim(self, key: int | str) -> _Request | None:
-        """Claim an id like `claim_nowait`, but first wait for an earlier request whose response is being sent."""
-        with anyio.move_on_after(_SEND_TIMEOUT):
-            while (request := self._requests.get(key)) is not None:
-                if not request.answered:
-                    return None
-                request.ended = request.ended or anyio.Event()
-                await request.ended.wait()
-        return self.claim_nowait(key)
+        return bool(self.exchanges or self.requests)
 
     @contextmanager
     def track(self, request_id: int | str) -> Iterator[None]:
@@ -203,24 +171,26 @@ class HttpSession:
         It is in flight even if its HTTP request has ended.
         """
         key = coerce_request_id(request_id)
-        request = self._requests.get(key)
+        request = self.requests.get(key)
         if request is None:
-            request = self._requests[key] = _Request()
+            request = self.requests[key] = _Request()
         request.running = True
         try:
             yield
         finally:
             request.running, request.answered = False, True
-            self._drop(key, request)
-            self._mark_used()
+            self.drop(key, request)
+            self.mark_used()
 
-    def _drop(self, key: int | str, request: _Request) -> None:
-        if not request.open and not request.running and self._requests.get(key) is request:
-            del self._requests[key]
+    def drop(self, key: int | str, request: _Request) -> None:
+        """Release the id of a request that is not in flight any more."""
+        if not request.open and not request.running and self.requests.get(key) is request:
+            del self.requests[key]
             if request.ended is not None:
                 request.ended.set()
 
-    def _mark_used(self) -> None:
+    def mark_used(self) -> None:
+        """Note that the session was in use until now."""
         self.used = time.monotonic()
         with suppress(KeyError):  # it is being ended
             self._touch(self.id)
@@ -233,31 +203,38 @@ class Exchange:
 
     def __init__(self, session: HttpSession) -> None:
         self._session = session
-        self._key: int | str | None = None
+        self._key: int | str = ""
         self._request: _Request | None = None
 
     def __enter__(self) -> Self:
-        self._session.start_exchange()
+        self._session.exchanges += 1
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._session.finish_exchange(self._key, self._request)
+        self._session.exchanges -= 1
+        if self._request is not None:
+            self._request.open = False
+            self._session.drop(self._key, self._request)
+        self._session.mark_used()
 
     def claim_nowait(self, request_id: int | str) -> bool:
         """Claim a request id until the request has ended. False if another request with it is in flight."""
-        self._key = coerce_request_id(request_id)
-        self._request = self._session.claim_nowait(self._key)
-        return self._request is not None
+        self._key, requests = coerce_request_id(request_id), self._session.requests
+        if self._key in requests:
+            return False
+        self._request = requests[self._key] = _Request()
+        self._request.open = True
+        return True
 
     async def claim(self, request_id: int | str) -> bool:
-        """Claim a request id unless that was already done.
-
-        First waits for an earlier request with the same id whose response is being sent.
-        """
-        if self._request is None:
-            self._key = coerce_request_id(request_id)
-            self._request = await self._session.claim(self._key)
-        return self._request is not None
+        """Claim an id like `claim_nowait`, but first wait for an earlier request whose response is being sent."""
+        if self.claim_nowait(request_id):
+            return True
+        with anyio.move_on_after(_SEND_TIMEOUT):
+            while (request := self._session.requests.get(self._key)) is not None and request.answered:
+                request.ended = request.ended or anyio.Event()
+                await request.ended.wait()
+        return self.claim_nowait(request_id)
 
     def mark_answered(self) -> None:
         """Mark the request as answered: its response is sent next."""
