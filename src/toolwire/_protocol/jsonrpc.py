@@ -131,6 +131,9 @@ class ClientChannel:
     request_scope: str | None = None
     """Identifies a client that uses each request id once (`Context.request_key`). None: ids are reused."""
 
+    server_wide: bool = True
+    """False if the client gets what belongs to no request (changes, log messages) on another channel."""
+
     @property
     def capabilities(self) -> dict[str, Any]:
         """The MCP client capabilities: requests that the client answers (`sampling`, `elicitation`, `roots`)."""

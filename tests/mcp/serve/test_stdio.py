@@ -352,3 +352,30 @@ async def test_messages_of_the_log_arrive_in_the_order_in_which_they_were_logged
         messages = [await peer.receive() for _ in range(51)]
     logged = [each["params"]["data"] for each in messages if "method" in each]
     assert logged == list(range(50))
+
+
+async def test_a_log_message_of_the_server_arrives_once():
+    """However many calls of the client are running."""
+    server, let_go = ToolServer("talkative"), anyio.Event()
+
+    @server.tool
+    async def wait() -> None:
+        """Run until the test lets it go."""
+        await let_go.wait()
+
+    @server.tool
+    async def talk() -> None:
+        """Say something."""
+        server.log("hello")
+
+    async with serving(as_mcp_server(server)) as peer:
+        await peer.shake_hands()
+        peer.send("tools/call", {"name": "wait"}, 1)
+        peer.send("tools/call", {"name": "talk"}, 2)
+        messages = [await peer.receive()]
+        while messages[-1].get("id") != 2:
+            messages.append(await peer.receive())
+        let_go.set()
+        while messages[-1].get("id") != 1:
+            messages.append(await peer.receive())
+    assert [each["params"]["data"] for each in messages if "method" in each] == ["hello"]

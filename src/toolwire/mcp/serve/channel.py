@@ -98,6 +98,7 @@ class RequestChannel(ClientChannel):
         """`announce` notifies the only client, if it has no session, that its list of tools has changed."""
         self.session = session
         self.request_scope = request_scope
+        self.server_wide = session is None  # `ClientRegistry` notifies those with a session
         self.input_required: dict[str, Any] | None = None
         """The "input required" result of the call, once the tool has sent a request to a stateless client."""
         self._client_key = client_key

@@ -592,12 +592,15 @@ class DirectConnection(Connection):
 
     # Messages out, and the end.
 
+    def _is_notified(self) -> bool:
+        return self._channel.server_wide and not self._closed
+
     def list_changed(self, kind: str) -> None:
         """Notify the client that its list of `tools`, `resources` or `prompts` has changed.
 
         Sends one notification for all changes in the same turn of the event loop. Any thread may call it.
         """
-        if kind not in self._unannounced and not self._closed:
+        if kind not in self._unannounced and self._is_notified():
             self._unannounced.add(kind)
             self._post(partial(self._send_list_changed, kind))
 
@@ -609,7 +612,7 @@ class DirectConnection(Connection):
     def log(self, data: Any, level: LogLevel) -> None:
         """Send the client a log message that belongs to no call, if it wants that level. Any thread may call it."""
         check_level(level)
-        if not self._closed:
+        if self._is_notified():
             self._post(partial(self._send_log, sendable(data), level))
 
     def _send_log(self, data: Any, level: LogLevel) -> None:
@@ -619,7 +622,7 @@ class DirectConnection(Connection):
 
     def resource_updated(self, uri: str) -> None:
         """Notify the client that a resource has changed, if it has subscribed to it. Any thread may call it."""
-        if not self._closed:
+        if self._is_notified():
             self._post(partial(self._send_update, uri))
 
     def _send_update(self, uri: str) -> None:
