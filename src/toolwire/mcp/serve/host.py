@@ -56,7 +56,7 @@ from toolwire.mcp.serve.channel import (
 )
 from toolwire.tools.dispatch.connection import find_resource
 from toolwire.tools.dispatch.errors import describe
-from toolwire.tools.dispatch.interface import Connection, Server
+from toolwire.tools.dispatch.interface import Connection, Pending, Server
 from toolwire.tools.results.result import error_result
 from toolwire.tools.toolset import Toolset
 
@@ -341,7 +341,8 @@ class ServerHost:
                 if not isinstance(self.server, Toolset):
                     await _initialize(connection, channel.capabilities)
                     message = _strip_envelope(message)
-                response = await connection.answer(message)
+                begun = connection.begin(message)
+                response = await begun() if isinstance(begun, Pending) else begun
         except (Exception, Interrupted):
             # A request to a stateless client ends the call, whatever the tool raised after it.
             if channel.input_required is None:

@@ -145,7 +145,7 @@ class DirectConnection(Connection):
         self._session = channel.session or self
         self._request_scope = channel.request_scope
         self._notify_all_updates = notify_all_updates
-        self._post = loop_caller()
+        self._post = loop_caller() if channel.server_wide else None
         self._log_level: str = LEVELS[0]
         self._calls: defaultdict[Id, list[Call]] = defaultdict(list)
         self._idle: Future[None] | None = None  # set by the last call that ends, for `aclose`
@@ -341,7 +341,7 @@ class DirectConnection(Connection):
             request_key=f"{self._request_scope}:{call.request_id!r}" if self._request_scope else None,
             meta=meta,
             log_level=lambda: self._log_level,
-            post=self._post if subject.threaded else None,
+            post=(self._post or loop_caller()) if subject.threaded else None,
         )
 
     async def _perform_in_time(self, subject: Subject, values: dict[str, Any], call: Call) -> Any:
@@ -592,17 +592,19 @@ class DirectConnection(Connection):
 
     # Messages out, and the end.
 
-    def _is_notified(self) -> bool:
-        return self._channel.server_wide and not self._closed
+    def _post_notification(self, send: Callable[[], None]) -> None:
+        """Let the event loop call `send`, unless the client gets what belongs to no request on another channel."""
+        if self._post is not None and not self._closed:
+            self._post(send)
 
     def list_changed(self, kind: str) -> None:
         """Notify the client that its list of `tools`, `resources` or `prompts` has changed.
 
         Sends one notification for all changes in the same turn of the event loop. Any thread may call it.
         """
-        if kind not in self._unannounced and self._is_notified():
+        if kind not in self._unannounced:
             self._unannounced.add(kind)
-            self._post(partial(self._send_list_changed, kind))
+            self._post_notification(partial(self._send_list_changed, kind))
 
     def _send_list_changed(self, kind: str) -> None:
         self._unannounced.discard(kind)
@@ -612,8 +614,7 @@ class DirectConnection(Connection):
     def log(self, data: Any, level: LogLevel) -> None:
         """Send the client a log message that belongs to no call, if it wants that level. Any thread may call it."""
         check_level(level)
-        if self._is_notified():
-            self._post(partial(self._send_log, sendable(data), level))
+        self._post_notification(partial(self._send_log, sendable(data), level))
 
     def _send_log(self, data: Any, level: LogLevel) -> None:
         if not self._closed and reaches(level, self._log_level):
@@ -622,8 +623,7 @@ class DirectConnection(Connection):
 
     def resource_updated(self, uri: str) -> None:
         """Notify the client that a resource has changed, if it has subscribed to it. Any thread may call it."""
-        if self._is_notified():
-            self._post(partial(self._send_update, uri))
+        self._post_notification(partial(self._send_update, uri))
 
     def _send_update(self, uri: str) -> None:
         if not self._closed and (self._notify_all_updates or uri in self.subscriptions):
