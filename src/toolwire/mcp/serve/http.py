@@ -191,7 +191,7 @@ class HttpApp:
             logger.exception("a session could not be ended")
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        request = _Request(scope, receive, send)
+        request = _HttpRequest(scope, receive, send)
         # A stream of notifications never ends by itself, and a request of a slow client may not either, so both
         # must be cancellable.
         kind = self._streams if request.opens_stream else self._requests
@@ -222,7 +222,7 @@ class HttpApp:
         if cancellable.cancelled_caught:
             await request.abort(_too_slow() if late else _unavailable(_SHUT_DOWN))
 
-    async def _read_body(self, request: "_Request") -> Response | None:
+    async def _read_body(self, request: "_HttpRequest") -> Response | None:
         """Read the body of a request and decode it. Returns the response of a request that is refused."""
         limit = self.limits.max_body
         left, body = (False, None)
@@ -250,7 +250,7 @@ class HttpApp:
             return describe_excess(body, self._json)
         return await self._readers.run(partial(describe_excess, body, self._json))
 
-    async def _handle(self, request: "_Request") -> Response | None:
+    async def _handle(self, request: "_HttpRequest") -> Response | None:
         """Answer a request. Returns the response of a request that is refused."""
         if self._closing and request.needs_response:
             return _unavailable(SHUTTING_DOWN)
@@ -263,7 +263,7 @@ class HttpApp:
         await self._answer(request)
         return None
 
-    async def _handle_in_session(self, request: "_Request", sessions: HttpSessions) -> Response | None:
+    async def _handle_in_session(self, request: "_HttpRequest", sessions: HttpSessions) -> Response | None:
         session_id = request.find_header(HEADER)
         session = None if session_id is None else sessions.find(session_id)
         if session is not None:
@@ -279,7 +279,7 @@ class HttpApp:
             await self._answer(request)
         return None
 
-    async def _answer(self, request: "_Request", exchange: Exchange | None = None) -> None:
+    async def _answer(self, request: "_HttpRequest", exchange: Exchange | None = None) -> None:
         """Answer a request, on the fast path or through `mcp`. `exchange` is None outside of a session."""
         answer = None
         if self._fast_path is not None and not self._closing:
@@ -338,7 +338,7 @@ class _Endpoint:
         return self._app(scope, receive, send)
 
 
-class _Request:
+class _HttpRequest:
     """One HTTP request to the path of MCP, and how much of its response was sent."""
 
     def __init__(self, scope: Any, receive: Any, send: Any) -> None:

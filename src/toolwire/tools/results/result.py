@@ -21,8 +21,10 @@ import json
 from base64 import b64decode, b64encode
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from enum import Enum
 from functools import lru_cache
+from io import BytesIO
 from math import isfinite
 from typing import Any, Final, Protocol
 
@@ -188,8 +190,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_time_with_zone(value: Any) -> bool:
-    from datetime import datetime  # noqa: PLC0415 - rarely needed
-
     try:
         return "T" in value and datetime.fromisoformat(value).tzinfo is not None
     except (TypeError, ValueError):
@@ -294,8 +294,6 @@ def dump_model(value: Any, mode: str = "python") -> dict[str, Any]:
 
 def _encode_image(value: Any) -> Image:
     """Convert a PIL image: to its own format if the model can see that, else to PNG."""
-    from io import BytesIO  # noqa: PLC0415 - only for images
-
     own = str(value.format or "").upper()
     settings: dict[str, dict[str, Any]] = {
         "JPEG": {"quality": 95},
