@@ -93,7 +93,8 @@ class Lines:
                         frames.append(value)
                     else:
                         self._complete(line, frames)
-        self._hold(tail)
+        if tail:
+            self._hold(tail)
         return frames
 
     def finish(self) -> list[dict[str, Any]]:
@@ -103,8 +104,6 @@ class Lines:
         return frames
 
     def _hold(self, part: bytes) -> None:
-        if not part:
-            return
         self._held += len(part)
         if self._held > self.limit:
             self._overflow = self._held
