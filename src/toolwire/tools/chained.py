@@ -218,6 +218,7 @@ class StepChannel(ClientChannel):
     def __init__(self, channel: ClientChannel) -> None:
         self._channel = channel
         self.session, self.request_scope = channel.session, channel.request_scope
+        self.server_wide = channel.server_wide
         self.running_steps: dict[str, Callable[[float, float | None, str | None], None]] = {}
         """The callback for the progress of each running step, by its progress token."""
 

@@ -17,6 +17,8 @@ from shared.waiting import eventually
 from toolwire import ToolServer
 from toolwire.mcp.serve import stdio
 from toolwire.mcp.serve.start import as_mcp_server
+from toolwire.tools.chain import chain, step
+from toolwire.wrap import with_chains
 
 pytestmark = pytest.mark.anyio
 
@@ -354,7 +356,8 @@ async def test_messages_of_the_log_arrive_in_the_order_in_which_they_were_logged
     assert logged == list(range(50))
 
 
-async def test_a_log_message_of_the_server_arrives_once():
+@pytest.mark.parametrize("chains", [(), [chain("twice", "Talk twice.", [step("talk")])]])
+async def test_a_log_message_of_the_server_arrives_once(chains):
     """However many calls of the client are running."""
     server, let_go = ToolServer("talkative"), anyio.Event()
 
@@ -368,7 +371,8 @@ async def test_a_log_message_of_the_server_arrives_once():
         """Say something."""
         server.log("hello")
 
-    async with serving(as_mcp_server(server)) as peer:
+    served = with_chains(server, *chains) if chains else server
+    async with serving(as_mcp_server(served)) as peer:
         await peer.shake_hands()
         peer.send("tools/call", {"name": "wait"}, 1)
         peer.send("tools/call", {"name": "talk"}, 2)
