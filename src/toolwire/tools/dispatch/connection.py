@@ -306,7 +306,7 @@ class DirectConnection(Connection):
     ) -> dict[str, Any]:
         try:
             values = self._validate(tool, arguments)
-            if tool.threaded or tool.takes_context or self.server.open_lifespan is not None:
+            if tool.takes_context or self.server.open_lifespan is not None:
                 call.context = self._context(tool, await self._open_state(), meta, call)
             if tool.threaded or tool.timeout is not None or self.server.timeout is not None:
                 value = await self._perform_in_time(tool, values, call)
