@@ -113,9 +113,9 @@ def run(  # noqa: PLR0917 - typer takes them by position
             with _metrics(opened, metrics), screen.live(opened):
                 await _run_until(add_and_show(opened), stop)
                 progress = await opened.refresh()
-        return (
-            await _read_progress(batch.name, at) if stop.is_set() else progress
-        )  # the current runs have ended
+        if stop.is_set():  # leaving the block has waited for the current runs
+            progress = await _read_progress(batch.name, at)
+        return progress
 
     progress = _run(drive)
     screen.end(progress)

@@ -7,7 +7,6 @@ registries of their own. Messages are answered in `dispatch`. Must not know what
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, overload
 
@@ -164,6 +163,7 @@ class ToolServer(Toolset, Generic[S]):
         self._lock = threading.Lock()
         self._version = 0  # counts the changes of the tools
         self._tools: dict[str, Tool[Any]] = {}
+        self._tools_view = MappingProxyType(self._tools)
         self._wire_names: dict[str, str] = {}
         self._pages = Pages("tools", self._tools, self._lock)
         self.registered_resources = Resources(self._lock)
@@ -177,10 +177,10 @@ class ToolServer(Toolset, Generic[S]):
 
     # The registry.
 
-    @cached_property
+    @property
     def tools(self) -> Mapping[str, "Tool[Any]"]:
         """The tools by name; a read-only view."""
-        return MappingProxyType(self._tools)
+        return self._tools_view
 
     @overload
     def tool(self, function: F, /, *, name: str | None = None, **settings: Unpack[ToolSettings]) -> F: ...

@@ -206,13 +206,8 @@ class FastPath:
         try:
             shaped = _shape(self._host, _CALL, request.version, result)
             return orjson.dumps(make_response(request.id, shaped))
-        except (
-            ValidationError,
-            TypeError,
-            ValueError,
-            RecursionError,
-        ):  # left to `mcp`
-            return early
+        except (ValidationError, TypeError, ValueError, RecursionError):
+            return early  # `mcp` says what is wrong
 
     def _list(self, request: "_Request") -> bytes | None:
         """Return the response to `tools/list`; None if `mcp` has to answer."""
