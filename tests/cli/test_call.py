@@ -52,8 +52,8 @@ def media() -> list:
     picture = Image(data=b"\\x89PNG" + bytes(12_000), mime_type="image/png")
     return [picture, Audio(data=b"RIFF", mime_type="audio/wav"), "and text"]
 
-async def told(context: Context) -> str:
-    """Tell what happens."""
+async def notify(context: Context) -> str:
+    """Send progress and a log message."""
     await context.progress(1, 2, "half")
     await context.log("look \\x1b[2J out", "warning")
     return "done"
@@ -253,7 +253,7 @@ def test_an_unknown_tool_is_an_error_with_the_closest_name(call, name, said):
 def test_control_characters_are_removed(call):
     """This holds for results and for log messages."""
     assert call("odd").stdout == "ab\tc\n"
-    done = call("told")
+    done = call("notify")
     assert (done.stdout, done.stderr) == ("done\n", "warning hand: look  out\n")
 
 
@@ -314,7 +314,7 @@ def test_an_elicitation_is_shown_on_a_terminal(folder):
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of POSIX")
 def test_progress_is_a_bar_on_a_terminal(folder):
     """The bar is removed at the end; log messages and the result stay on the screen."""
-    command = [sys.executable, "-m", "toolwire", "call", "hand.py", "told"]
+    command = [sys.executable, "-m", "toolwire", "call", "hand.py", "notify"]
     with Terminal(command, cwd=folder, env={"PATH": ""}) as terminal:
         terminal.expect("look")
         terminal.expect("done")

@@ -145,12 +145,12 @@ def test_a_document_is_packed_with_its_address_and_the_names_of_its_keys(pack, t
 
 def test_a_document_without_a_file_ending_is_packed_too(pack, tmp_path):
     """The bundle has no path of this machine."""
-    told = {"openapi": "3.0.3", "info": {"title": "T", "version": "1"}, "paths": {}}
-    (tmp_path / "spec").write_text(json.dumps(told))
+    document = {"openapi": "3.0.3", "info": {"title": "T", "version": "1"}, "paths": {}}
+    (tmp_path / "spec").write_text(json.dumps(document))
     done = pack("openapi:spec", "-o", "x.mcpb")
     assert done.exit_code == 0, done.output
     contents = read(tmp_path / "x.mcpb")
-    assert json.loads(contents["app/spec"]) == told
+    assert json.loads(contents["app/spec"]) == document
     assert str(tmp_path) not in contents["manifest.json"].decode()
 
 

@@ -466,7 +466,7 @@ def test_two_targets_of_one_name(in_pipe, folder):
 
 
 @pytest.mark.parametrize(
-    ("steps", "more", "told"),
+    ("steps", "more", "error"),
     [
         (['fail(400, message="no [b]good")'], [], "Error: API Error: 400 no [b]good"),
         (
@@ -478,16 +478,16 @@ def test_two_targets_of_one_name(in_pipe, folder):
         (["garbage()", 'say("fine")', 'say("more")'], [], None),
     ],
 )
-def test_a_run_that_fails_is_a_line_and_exit_code_1(in_pipe, folder, steps, more, told):
+def test_a_run_that_fails_is_a_line_and_exit_code_1(in_pipe, folder, steps, more, error):
     """The line gives the reason, without a traceback."""
     done = in_pipe("-t", "app.py", "--script", written(folder, *steps), "--yes", *more, "go")
-    assert done.returncode == (0 if told is None else 1), done.stderr
-    assert (told or "") in done.stderr
+    assert done.returncode == (0 if error is None else 1), done.stderr
+    assert (error or "") in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "error"),
     [
         (["-t", "gone.py", "hi"], "gone.py"),
         (["hi"], "Missing option"),
@@ -510,14 +510,14 @@ def test_a_run_that_fails_is_a_line_and_exit_code_1(in_pipe, folder, steps, more
         (["-t", "app.py", "--script", "broken.py", "hi"], "The script broken.py failed: SyntaxError"),
     ],
 )
-def test_wrong_use_is_a_one_line_error_and_exit_code_2(in_pipe, folder, arguments, told):
+def test_wrong_use_is_a_one_line_error_and_exit_code_2(in_pipe, folder, arguments, error):
     """No traceback for a user's mistake."""
     (folder / "number.py").write_text("script = [1]\n")
     (folder / "exits.py").write_text("raise SystemExit(4)\n")
     (folder / "broken.py").write_text("script = [\n")
     done = in_pipe(*arguments)
     assert done.returncode == 2, done.stderr
-    assert told in done.stderr
+    assert error in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -167,8 +167,8 @@ def test_notices_thinking_and_the_rest():
     log = McpLogMessage("calc", "warning", {"n": 1})
     thought = said(ThinkingBlock("hm", "sig"))
     error = said(TextBlock("API Error"), error="server_error")
-    told = shown(retry, log, McpProgressMessage("calc", "t", 1, 2), thought, error)
-    assert told == '  API error (overloaded), retry 1 of 3 follows\n  calc: warning: {"n": 1}\n'
+    output = shown(retry, log, McpProgressMessage("calc", "t", 1, 2), thought, error)
+    assert output == '  API error (overloaded), retry 1 of 3 follows\n  calc: warning: {"n": 1}\n'
     assert shown(thought, thinking=True) == "hm\n"
     assert shown(log, thought, said(TextBlock("x")), RESULT, thinking=True, quiet=True) == "x\n"
 

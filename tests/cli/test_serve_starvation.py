@@ -54,11 +54,11 @@ import anyio
 from app import app
 from toolwire import serve_http
 
-def told(where):
+def announce(where):
     sys.stderr.write(f"app at {where.url}\\n")
     sys.stderr.flush()
 
-anyio.run(lambda: serve_http(app, port=0, token=sys.argv[1], on_listening=told))
+anyio.run(lambda: serve_http(app, port=0, token=sys.argv[1], on_listening=announce))
 """
 
 

@@ -37,7 +37,7 @@ LIMIT = 40
 UNTYPED = {"mcp_server"}  # the CLI sends it with MCP tools; the official types do not have it
 
 
-class Told(dict):
+class ReceivedEvents(dict):
     """The inputs that hooks got, by event."""
 
     def note(self, event):
@@ -52,12 +52,12 @@ class Told(dict):
                 assert event.keys() <= kind.__annotations__.keys() | UNTYPED, event
 
 
-def watch(hooks, told, **answers):
+def watch(hooks, received, **answers):
     """Record every event, and answer those for which an output is given."""
     for name in typing.get_args(hook_types.HookEvent):
 
         async def hook(event, name=name):
-            told.note(event)
+            received.note(event)
             given = answers.get(name)
             return given(event) if callable(given) else given
 
@@ -69,9 +69,9 @@ async def one(client, prompt):
     return [message async for message in client.receive_response()][-1]
 
 
-async def until(told, event):
+async def until(received, event):
     """Wait for an event that does not come from an answer of the model."""
-    await eventually(lambda: event in told)
+    await eventually(lambda: event in received)
 
 
 def got(request):
@@ -81,7 +81,7 @@ def got(request):
 
 async def test_tools(scripted, tmp_path):
     """Hooks deny, allow, ask, change input and output, and add context; their patterns select the tools."""
-    hooks, told, matched, asked = Hooks(), Told(), [], []
+    hooks, received, matched, asked = Hooks(), ReceivedEvents(), [], []
     written = tmp_path / "written.txt"
 
     def decide(event):
@@ -103,7 +103,7 @@ async def test_tools(scripted, tmp_path):
 
     watch(
         hooks,
-        told,
+        received,
         PreToolUse=decide,
         PostToolUse=after,
         PostToolUseFailure=add_context("seen by PostToolUseFailure"),
@@ -141,33 +141,33 @@ async def test_tools(scripted, tmp_path):
     assert written.read_text() == "by the hook"
     assert not (tmp_path / "x").exists()
     assert asked[0] == ("Bash", "echo asked", "is this fine?")
-    assert told["PreToolUse"][0]["tool_input"]["command"] == "echo no"
-    assert [event["tool_response"]["stdout"] for event in told["PostToolUse"][1:]] == [
+    assert received["PreToolUse"][0]["tool_input"]["command"] == "echo no"
+    assert [event["tool_response"]["stdout"] for event in received["PostToolUse"][1:]] == [
         "asked",
         "changed",
         "replace me",
     ]
     assert "PostToolUse:Bash hook additional context: seen by PostToolUse" in got(model.requests[3])
-    [failure] = told["PostToolUseFailure"]
+    [failure] = received["PostToolUseFailure"]
     assert (failure["tool_name"], failure["error"], failure["is_interrupt"]) == ("Bash", "Exit code 3", False)
     assert "seen by PostToolUseFailure" in got(model.requests[6])
     assert "seen by PostToolBatch" in got(model.requests[6])
-    assert told["PostToolBatch"][-1]["tool_calls"][0]["tool_response"] == "Exit code 3"
+    assert received["PostToolBatch"][-1]["tool_calls"][0]["tool_response"] == "Exit code 3"
     assert {pattern for name, pattern in matched if name == "Bash"} == {"Bash", "Write|Bash", "^B", "*"}
     assert {pattern for name, pattern in matched if name == "Write"} == {"Write|Bash", "Wr.*", "*"}
-    told.check()
+    received.check()
 
 
 async def test_prompts_and_the_session(scripted):
     """Hooks add context, block a prompt, go on after Stop, and see compaction, another model and a new session."""
-    hooks, told = Hooks(), Told()
+    hooks, received = Hooks(), ReceivedEvents()
 
     def prompt(event):
         return block("no secrets") if "secret" in event["prompt"] else add_context("the user is Ada")
 
     watch(
         hooks,
-        told,
+        received,
         UserPromptSubmit=prompt,
         Stop=lambda event: block("say more") if event["last_assistant_message"] == "one" else None,
         PreCompact=lambda event: None if event["custom_instructions"] else block("not yet"),
@@ -202,32 +202,32 @@ async def test_prompts_and_the_session(scripted):
                 await one(client, "again")
                 assert "a fresh start" in got(model.requests[-1])
                 assert "hello" not in got(model.requests[-1])
-    assert [event["prompt"] for event in told["UserPromptSubmit"]][:2] == ["hello", "my secret"]
-    first, second = told["Stop"][:2]
+    assert [event["prompt"] for event in received["UserPromptSubmit"]][:2] == ["hello", "my secret"]
+    first, second = received["Stop"][:2]
     assert (first["stop_hook_active"], first["last_assistant_message"]) == (False, "one")
     assert (second["stop_hook_active"], second["last_assistant_message"]) == (True, "two")
-    assert [event["custom_instructions"] for event in told["PreCompact"]] == [None, "briefly"]
-    assert {event["trigger"] for event in told["PreCompact"]} == {"manual"}
-    assert told["PostCompact"][0]["compact_summary"]
-    assert [event["source"] for event in told["SessionStart"]] == ["compact", "clear"]
+    assert [event["custom_instructions"] for event in received["PreCompact"]] == [None, "briefly"]
+    assert {event["trigger"] for event in received["PreCompact"]} == {"manual"}
+    assert received["PostCompact"][0]["compact_summary"]
+    assert [event["source"] for event in received["SessionStart"]] == ["compact", "clear"]
     assert sorted(cleared) == ["clear", "compact"]
-    assert told["SessionEnd"][0]["reason"] == "clear"
-    assert [event["requested_model"] for event in told["PreModelSwitch"]] == [
+    assert received["SessionEnd"][0]["reason"] == "clear"
+    assert [event["requested_model"] for event in received["PreModelSwitch"]] == [
         "claude-opus-4-1",
         "claude-haiku-4-5",
     ]
-    assert told["PostModelSwitch"][0]["source"] == "sdk"
-    assert [event["delta"] for event in told["MessageDisplay"]][:2] == ["one", "two"]
-    told.check()
+    assert received["PostModelSwitch"][0]["source"] == "sdk"
+    assert [event["delta"] for event in received["MessageDisplay"]][:2] == ["one", "two"]
+    received.check()
 
 
 async def test_subagents_tasks_and_files(scripted):
     """Hooks see a subagent's start and stop, tasks, instructions, worktrees, a changed file and a new folder."""
-    hooks, told = Hooks(), Told()
+    hooks, received = Hooks(), ReceivedEvents()
     folder = {}
     watch(
         hooks,
-        told,
+        received,
         SessionStart=lambda _: {"hookSpecificOutput": {"watchPaths": [str(folder["work"] / "watched.txt")]}},
         SubagentStart=add_context("you are a helper"),
         SubagentStop=lambda event: None if event["stop_hook_active"] else block("check it again"),
@@ -270,12 +270,12 @@ async def test_subagents_tasks_and_files(scripted):
                 assert (await one(client, "/hi Ada")).result == "hi"
                 assert (await one(client, "fail")).is_error
                 (work / "watched.txt").write_text("new")
-                await until(told, "FileChanged")
+                await until(received, "FileChanged")
                 (work / "repo").mkdir()
                 await client.control_request("register_repo_root", directory=str(work / "repo"))
-                await until(told, "DirectoryAdded")
+                await until(received, "DirectoryAdded")
         requests = model.requests
-    [start], (first, second) = told["SubagentStart"], told["SubagentStop"][:2]
+    [start], (first, second) = received["SubagentStart"], received["SubagentStop"][:2]
     assert matched == ["general-purpose"]
     assert start["agent_id"] == first["agent_id"] == second["agent_id"]
     assert (first["stop_hook_active"], first["last_assistant_message"]) == (False, "done")
@@ -283,21 +283,21 @@ async def test_subagents_tasks_and_files(scripted):
     assert "you are a helper" in got(requests[1])
     assert "check it again" in got(requests[2])
     assert "not done yet" in got(requests[5])
-    assert told["TaskCreated"][0]["task_subject"] == told["TaskCompleted"][0]["task_subject"] == "a"
-    assert told["WorktreeCreate"][0]["name"] == "tree"
-    assert told["WorktreeRemove"][0]["worktree_path"] == str(tree)
+    assert received["TaskCreated"][0]["task_subject"] == received["TaskCompleted"][0]["task_subject"] == "a"
+    assert received["WorktreeCreate"][0]["name"] == "tree"
+    assert received["WorktreeRemove"][0]["worktree_path"] == str(tree)
     assert "from a command" in got(requests[8])
-    assert told["UserPromptExpansion"][0]["command_args"] == "Ada"
-    assert told["InstructionsLoaded"][0]["file_path"] == str(work / "CLAUDE.md")
-    assert told["StopFailure"][0]["last_assistant_message"].startswith("API Error: 400")
-    assert told["FileChanged"][0]["event"] == "change"
-    assert told["DirectoryAdded"][0]["source"] == "register_repo_root"
-    told.check()
+    assert received["UserPromptExpansion"][0]["command_args"] == "Ada"
+    assert received["InstructionsLoaded"][0]["file_path"] == str(work / "CLAUDE.md")
+    assert received["StopFailure"][0]["last_assistant_message"].startswith("API Error: 400")
+    assert received["FileChanged"][0]["event"] == "change"
+    assert received["DirectoryAdded"][0]["source"] == "register_repo_root"
+    received.check()
 
 
 async def test_permission_requests_and_elicitation(scripted, tmp_path):
     """Hooks decide in place of a person, and see a server's elicitation, its result and the notification."""
-    hooks, told = Hooks(), Told()
+    hooks, received = Hooks(), ReceivedEvents()
     written = tmp_path / "written.txt"
 
     def decide(event):
@@ -307,7 +307,7 @@ async def test_permission_requests_and_elicitation(scripted, tmp_path):
 
     watch(
         hooks,
-        told,
+        received,
         PermissionRequest=decide,
         Elicitation={"hookSpecificOutput": {"hookEventName": "Elicitation", "action": "accept"}},
         ElicitationResult={"hookSpecificOutput": {"hookEventName": "ElicitationResult", "action": "accept"}},
@@ -350,20 +350,20 @@ async def test_permission_requests_and_elicitation(scripted, tmp_path):
                 await one(client, "go")
         assert "was declined by the user" in got(model.requests[3])
     assert written.read_text() == "by the hook"
-    assert [event["tool_name"] for event in told["PermissionRequest"]] == ["Write", "Bash"]
-    assert told["PermissionRequest"][1]["permission_suggestions"]
+    assert [event["tool_name"] for event in received["PermissionRequest"]] == ["Write", "Bash"]
+    assert received["PermissionRequest"][1]["permission_suggestions"]
     assert len(asked) == 1  # with a URL, this CLI ignores the output of both hooks
-    assert told["ElicitationResult"][0]["action"] == "decline"
-    assert told["Elicitation"][0]["url"] == "https://example.com/"
-    assert told["ElicitationResult"][0]["mcp_server_name"] == "pay"
-    assert told["Notification"][0]["notification_type"] == "elicitation_response"
-    told.check()
+    assert received["ElicitationResult"][0]["action"] == "decline"
+    assert received["Elicitation"][0]["url"] == "https://example.com/"
+    assert received["ElicitationResult"][0]["mcp_server_name"] == "pay"
+    assert received["Notification"][0]["notification_type"] == "elicitation_response"
+    received.check()
 
 
 async def test_auto_mode_and_settings(scripted):
     """Hooks see a call that auto mode refuses, and settings that change on disk."""
-    hooks, told = Hooks(), Told()
-    watch(hooks, told)
+    hooks, received = Hooks(), ReceivedEvents()
+    watch(hooks, received)
     matched = []
     for source in ("project_settings", "user_settings"):
         hooks.config_change(source)(lambda _, source=source: matched.append(source))
@@ -376,13 +376,13 @@ async def test_auto_mode_and_settings(scripted):
             async with ClaudeSDKClient(options) as client:
                 await one(client, "go")
                 (folder / "settings.json").write_text('{"env": {"A": "b"}}')
-                await until(told, "ConfigChange")
+                await until(received, "ConfigChange")
                 while not matched:  # the hooks of an event run side by side
                     await anyio.sleep(0.01)
-    assert told["PermissionDenied"][0]["tool_name"] == "Bash"
+    assert received["PermissionDenied"][0]["tool_name"] == "Bash"
     assert matched == ["project_settings"]
-    assert told["ConfigChange"][0]["file_path"] == str(folder / "settings.json")
-    told.check()
+    assert received["ConfigChange"][0]["file_path"] == str(folder / "settings.json")
+    received.check()
 
 
 async def test_hooks_that_go_wrong(scripted, caplog):

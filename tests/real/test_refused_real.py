@@ -84,8 +84,10 @@ def test_what_is_refused_cannot_run():
     """With the official SDK, each row of the table of refused options ends as its column says."""
     rows = find_refused()
     outcomes, _ = run("claude_agent_sdk", [row.code for row in rows])
-    told = {row.code: row.there for row in rows}
-    assert {row.code: "fails" if it == "ok" else it for row, it in zip(rows, outcomes, strict=True)} == told
+    documented = {row.code: row.there for row in rows}
+    assert {
+        row.code: "fails" if it == "ok" else it for row, it in zip(rows, outcomes, strict=True)
+    } == documented
 
 
 @pytest.mark.parametrize("package", ["claude_agent_sdk", "toolwire"])

@@ -221,9 +221,9 @@ def check_times(timeline, entries, partial):
             assert span.end == answered
 
     (retry,) = of_kind(timeline, "retry")
-    (told,) = [each for each in entries if has(each, "api_retry")]
-    assert retry.start == told.t
-    assert retry.end == pytest.approx(told.t + told.frame["retry_delay_ms"] / 1000)
+    (reported,) = [each for each in entries if has(each, "api_retry")]
+    assert retry.start == reported.t
+    assert retry.end == pytest.approx(reported.t + reported.frame["retry_delay_ms"] / 1000)
 
     main = [each for each in of_kind(timeline, "model") if timeline.spans[each.parent].kind == "turn"]
     if partial:

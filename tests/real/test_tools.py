@@ -176,14 +176,14 @@ async def test_interrupt_cancels_an_async_handler(scripted):
 async def test_interrupt_tells_a_sync_handler_and_does_not_wait_for_it(scripted):
     """A sync handler sees the flag; the result comes although its thread is still busy."""
     server = ToolServer("s")
-    started, told, release = threading.Event(), threading.Event(), threading.Event()
+    started, noticed, release = threading.Event(), threading.Event(), threading.Event()
 
     @server.tool
     def busy(context: Context) -> None:
         started.set()
         while not context.cancelled:
             time.sleep(0.001)
-        told.set()
+        noticed.set()
         release.wait(30)
 
     async with scripted([call("mcp__s__busy")], mcp_servers={"s": server}, allowed_tools=["mcp__s"]) as (
@@ -198,7 +198,7 @@ async def test_interrupt_tells_a_sync_handler_and_does_not_wait_for_it(scripted)
                 messages = [message async for message in client.receive_response()]
                 assert messages[-1].terminal_reason == "aborted_tools"
                 assert not release.is_set()
-    assert told.wait(5)
+    assert noticed.wait(5)
     release.set()
 
 

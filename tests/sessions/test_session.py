@@ -229,9 +229,9 @@ async def test_a_client_knows_its_session(config):
         with pytest.raises(CLIConnectionError, match="not known before the first turn"):
             client.get_session()
         await client.query("hello")
-        told = [message async for message in client.receive_response()][-1].session_id
-        assert client.get_session().id == told
-    assert client.get_session().id == told
+        reported = [message async for message in client.receive_response()][-1].session_id
+        assert client.get_session().id == reported
+    assert client.get_session().id == reported
     async with ClaudeSDKClient(
         ClaudeAgentOptions(resume=SESSION, fork_session=True, spawn_claude_code_process=cli)
     ) as client:

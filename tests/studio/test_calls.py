@@ -84,13 +84,13 @@ async def test_a_failed_call_has_the_text_for_the_model_and_the_traceback_for_th
 @pytest.mark.parametrize(("tool", "arguments"), [("add", {"a": "x"}), ("nothing", {})])
 async def test_a_refused_request_is_an_error_of_the_call(bench, tool, arguments):
     """Such as arguments that do not fit the schema: the page that made the call is notified."""
-    told = []
+    failures = []
     call = bench.call(tool, arguments)
-    call.on_failure = told.append
+    call.on_failure = failures.append
     await finish(call)
-    await until(lambda: told)
+    await until(lambda: failures)
     assert call.state == "failed"
-    assert told == [call.error]
+    assert failures == [call.error]
 
 
 async def test_progress_and_logs_come_while_it_runs_and_cancel_ends_it(bench):

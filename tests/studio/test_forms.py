@@ -213,10 +213,10 @@ def fitting(draw: Any, schema: Any, root: dict[str, Any], depth: int = 5) -> Any
         return draw(st.sampled_from(schema["enum"]))
     if "const" in schema:
         return schema["const"]
-    told = schema.get("type")
-    if isinstance(told, list):
-        told = draw(st.sampled_from(told))
-    if told == "object" or (told is None and "properties" in schema):
+    type_name = schema.get("type")
+    if isinstance(type_name, list):
+        type_name = draw(st.sampled_from(type_name))
+    if type_name == "object" or (type_name is None and "properties" in schema):
         known, required = schema.get("properties", {}), schema.get("required", ())
         chosen = [each for each in known if each in required or (depth > 1 and draw(st.booleans()))]
         value = {each: draw(fitting(known[each], root, depth - 1)) for each in chosen}
@@ -225,12 +225,12 @@ def fitting(draw: Any, schema: Any, root: dict[str, Any], depth: int = 5) -> Any
             for name in draw(st.sets(NAMES, max_size=2)) - known.keys():
                 value[name] = draw(fitting(others, root, depth - 1))
         return value
-    if told == "array":
+    if type_name == "array":
         first = [draw(fitting(each, root, depth - 1)) for each in schema.get("prefixItems", ())]
         if first or depth == 1:
             return first
         return draw(st.lists(fitting(schema.get("items", True), root, depth - 1), max_size=3))
-    if told == "string":
+    if type_name == "string":
         known = {
             "date": st.dates().map(str),
             "date-time": st.datetimes().map(datetime.isoformat),
@@ -239,7 +239,7 @@ def fitting(draw: Any, schema: Any, root: dict[str, Any], depth: int = 5) -> Any
         form = schema.get("format") or schema.get("contentEncoding")
         return draw(known.get(form, TEXTS) if draw(st.booleans()) else TEXTS)
     numbers = {"integer": st.integers(-3, 2**70), "number": st.floats(-1e9, 1e9) | st.integers(0, 9)}
-    return draw({**numbers, "boolean": st.booleans(), "null": st.none()}.get(told, ANYTHING))
+    return draw({**numbers, "boolean": st.booleans(), "null": st.none()}.get(type_name, ANYTHING))
 
 
 @settings(max_examples=300, suppress_health_check=FILTERED)
@@ -453,7 +453,7 @@ def test_a_field_tells_what_the_schema_tells():
 
 
 def test_a_field_has_its_own_title_and_not_that_of_its_model():
-    """Two addresses are told apart by their names."""
+    """Two addresses are distinguished by their names."""
     schema = of(home={"$ref": "#/$defs/A"}, work={"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]})
     schema["$defs"] = {"A": {"title": "Address", "description": "Where.", **of(street={"type": "string"})}}
     assert [(each.title, each.description, each.kind) for each in Form(schema).fields()] == [

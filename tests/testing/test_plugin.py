@@ -147,12 +147,12 @@ def test_a_script_not_followed_fails_the_test(run_tests, peer):
     result = run_tests(source.replace("PEER", peer))
     result.assert_outcomes(passed=1, failed=3)
     output = result.stdout.str()
-    told = [
+    errors = [
         line
         for line in output.splitlines()
         if line.startswith("E ") and "the script was not followed" in line
     ]
-    assert len(told) == 1  # only the first test fails for this reason
+    assert len(errors) == 1  # only the first test fails for this reason
     result.stdout.fnmatch_lines(["FAILED *::test_left_over - AssertionError: the script was not followed*"])
     assert "pytest_runtest_call" not in output  # the plugin's own frames are not shown
     assert "assert 1 == 2" in output

@@ -272,10 +272,10 @@ async def test_a_denial_that_interrupts_ends_the_turn():
 
 async def test_hooks_are_called_in_order():
     """Hooks get the events of a run, and their decisions are followed."""
-    told = []
+    received = []
 
     async def note(given, tool_use_id, context):
-        told.append((given["hook_event_name"], given.get("tool_name")))
+        received.append((given["hook_event_name"], given.get("tool_name")))
         if given["hook_event_name"] == "PreToolUse":
             said = {"permissionDecision": "allow", "updatedInput": {"a": 5, "b": 5}}
             return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **said}}
@@ -287,7 +287,7 @@ async def test_hooks_are_called_in_order():
     cli = ScriptedCLI([call("mcp__calc__add", a=1, b=2), say("done"), lambda request: say(request.prompt)])
     hooks = {event: [HookMatcher(hooks=[note])] for event in events}
     seen = await talk(cli, hooks=hooks, allowed_tools=[])
-    assert told == [
+    assert received == [
         ("UserPromptSubmit", None),
         ("PreToolUse", "mcp__calc__add"),
         ("PostToolUse", "mcp__calc__add"),

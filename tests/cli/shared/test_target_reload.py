@@ -93,9 +93,9 @@ async def test_a_bad_version_leaves_the_old_one_until_a_good_one_comes(app, bad,
     serving = ServerHost(target.server, name="live")
     async with followed(serving, target) as said:
         app.write(bad)
-        told = await said.receive()
-        assert told.startswith("not reloaded")
-        assert words in told
+        report = await said.receive()
+        assert report.startswith("not reloaded")
+        assert words in report
         assert list(serving.server.tools) == ["old"]
         app.write(GOOD.format(opening="pass", name="newest"))
         assert (await said.receive()).startswith("reloaded")
