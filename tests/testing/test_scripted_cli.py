@@ -3,6 +3,7 @@
 import base64
 import json
 import logging
+import re
 from contextlib import aclosing
 from typing import Any
 
@@ -311,56 +312,32 @@ async def test_a_hook_can_refuse_the_prompt():
     cli.assert_finished()
 
 
-async def test_an_elicitation_is_passed_on():
-    """A tool that needs a URL to be opened is called again after the host's callback has accepted."""
+@pytest.mark.parametrize(
+    ("action", "result", "calls"),
+    [("accept", "welcome", 2), ("decline", r"URL elicitation was declined by the user\..*", 1)],
+)
+async def test_an_elicitation_is_passed_on(action, result, calls):
+    """A tool that needs a URL to be opened is called again only after the host's callback has accepted."""
     server = ToolServer("calc")
-    tries = []
+    tries, asked = [], []
 
     @server.tool
     def gated() -> str:
         """Wants a visit first."""
         tries.append(1)
         if len(tries) == 1:
-            wanted = {
-                "mode": "url",
-                "elicitationId": "e1",
-                "url": "https://example.com",
-                "message": "open it",
-            }
-            raise McpError(-32042, "URL elicitation", {"elicitations": [wanted]})
+            visit = {"mode": "url", "elicitationId": "e1", "url": "https://example.com", "message": "open it"}
+            raise McpError(-32042, "URL elicitation", {"elicitations": [visit]})
         return "welcome"
 
-    cli = ScriptedCLI([call("mcp__calc__gated"), say("done")])
-    asked = []
-
-    async def visit(request):
+    async def answer(request):
         asked.append(request.url)
-        return ElicitationResult("accept")
-
-    await talk(cli, server=server, on_elicitation=visit)
-    assert asked == ["https://example.com"]
-    assert cli.calls[0].result == "welcome"
-
-
-async def test_a_declined_elicitation_ends_the_call():
-    """The model gets a result that says so, and the tool is not called again."""
-    server = ToolServer("calc")
-    tries = []
-
-    @server.tool
-    def gated() -> str:
-        """Wants a visit first."""
-        tries.append(1)
-        wanted = {"mode": "url", "elicitationId": "e1", "url": "https://example.com", "message": "open it"}
-        raise McpError(-32042, "URL elicitation", {"elicitations": [wanted]})
-
-    async def refuse(request):
-        return ElicitationResult("decline")
+        return ElicitationResult(action)
 
     cli = ScriptedCLI([call("mcp__calc__gated"), say("done")])
-    await talk(cli, server=server, on_elicitation=refuse)
-    assert cli.calls[0].result.startswith("URL elicitation was declined by the user.")
-    assert tries == [1]
+    await talk(cli, server=server, on_elicitation=answer)
+    assert (asked, len(tries)) == (["https://example.com"], calls)
+    assert re.fullmatch(result, cli.calls[0].result, re.DOTALL)
 
 
 async def test_content_that_is_not_text():
