@@ -257,15 +257,21 @@ async def choose_peer(
 
 def _start_command(record: Path | None) -> Callable[[Any], Any]:
     """Return a function that starts the CLI in its own session, so that Ctrl-C reaches only this program."""
+    from toolwire._conversation.process_transport import ProcessTransport  # noqa: PLC0415
     from toolwire._transport.process import Command  # noqa: PLC0415
-    from toolwire.testing.recording import ProcessTransport, Recorder  # noqa: PLC0415
+    from toolwire.testing.recording import Recorder  # noqa: PLC0415
 
     class OwnSession(Command):
         def popen_arguments(self, inherit: Sequence[int]) -> dict[str, Any]:
             return {**super().popen_arguments(inherit), "start_new_session": True}
 
-    start = ProcessTransport if record is None else Recorder(record)
-    return lambda command: start(OwnSession(command.argv, command.env, command.cwd, command.user))
+    recorder = None if record is None else Recorder(record)
+
+    def start(command: Command) -> Any:
+        own = OwnSession(command.argv, command.env, command.cwd, command.user)
+        return ProcessTransport(lambda: own) if recorder is None else recorder(own)
+
+    return start
 
 
 async def _list_schemas(servers: Mapping[str, Any], stack: AsyncExitStack) -> Schemas:

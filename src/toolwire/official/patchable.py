@@ -10,76 +10,43 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, cast
 
+from toolwire._conversation.process_transport import ProcessTransport
 from toolwire._conversation.reading import Reader
-from toolwire._conversation.session import Stderr
 from toolwire._conversation.wiring import Conversation, Prompt, make_command
 from toolwire._protocol.control import Handler
-from toolwire._protocol.lines import DEFAULT_LIMIT, Lines
+from toolwire._protocol.lines import DEFAULT_LIMIT
 from toolwire._support.tasks import maybe_await
-from toolwire._support.waiting import Mailbox
 from toolwire._transport.custom import Transport
 from toolwire._transport.private_files import PrivateFiles
-from toolwire._transport.process import Command, process_pipe
+from toolwire._transport.process import Command
 from toolwire._version import __version__
 from toolwire.client.client import ClaudeSDKClient
-from toolwire.errors import CLIConnectionError, ProcessError
 from toolwire.messages.conversation import AnyMessage
 from toolwire.official import PACKAGE
 from toolwire.options.agent_options import ClaudeAgentOptions
 from toolwire.options.command_line import build_environment
 
 if TYPE_CHECKING:
-    from toolwire._transport.base import Pipe
+    pass
 
 
-class SubprocessCLITransport(Transport):
+class SubprocessCLITransport(ProcessTransport):
     """Runs the CLI as a process. Libraries wrap it, subclass it, or put another transport around it."""
 
     def __init__(self, prompt: Prompt, options: ClaudeAgentOptions) -> None:
+        limit = options.max_buffer_size or DEFAULT_LIMIT
+        super().__init__(self._make_command, limit=limit, on_stderr=options.stderr)
         self._prompt = prompt
         self._options = options
         self._cli_path = None if options.cli_path is None else os.fspath(options.cli_path)
         self._files: PrivateFiles | None = None
-        self._pipe: Pipe | None = None
-        self._output = _Output(options)
-
-    async def connect(self) -> None:
-        if self._pipe is None:
-            command = self._make_command()
-            self._cli_path = command.argv[0]
-            pipe = process_pipe(command)
-            await pipe.open(self._output)
-            self._pipe = pipe
-
-    async def write(self, data: str) -> None:
-        if self._pipe is None or self._output.over:
-            raise CLIConnectionError(
-                "The CLI is not running: it was not connected, or it has ended. Call connect() first."
-            )
-        self._pipe.write(data.encode())
-        await self._pipe.drain()
-
-    async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        async for frame in self._output.frames:
-            yield frame
-        if self._output.error is not None:
-            raise self._output.error
 
     async def close(self) -> None:
-        pipe, self._pipe = self._pipe, None
         try:
-            if pipe is not None:
-                await pipe.stop()
+            await super().close()
         finally:
             if self._files is not None:
                 self._files.remove()
-
-    def is_ready(self) -> bool:
-        return self._pipe is not None and not self._output.over
-
-    async def end_input(self) -> None:
-        if self._pipe is not None:
-            self._pipe.end_input()
 
     def _build_command(self) -> list[str]:
         """Return the command line, which programs check in their tests."""
@@ -88,41 +55,9 @@ class SubprocessCLITransport(Transport):
     def _make_command(self) -> Command:
         self._files = self._files or PrivateFiles(self._options.user)
         env = build_environment(self._options, os.environ, __version__)
-        return make_command(self._options, env, self._files.add)
-
-
-class _Output:
-    """Receives the output of the process and queues its frames."""
-
-    def __init__(self, options: ClaudeAgentOptions) -> None:
-        self.frames: Mailbox[dict[str, Any]] = Mailbox()
-        self.error: Exception | None = None
-        self.over = False
-        self._lines = Lines(options.max_buffer_size or DEFAULT_LIMIT)
-        self._stderr = Stderr(options.stderr)
-
-    def data_received(self, data: bytes) -> None:
-        for frame in self._lines.feed(data):
-            self.frames.put(frame)
-
-    def frame_received(self, frame: dict[str, Any]) -> None:
-        self.frames.put(frame)
-
-    def stderr_received(self, data: bytes) -> None:
-        self._stderr.feed(data)
-
-    def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
-        for frame in self._lines.finish():
-            self.frames.put(frame)
-        self._stderr.finish()
-        self.over = True
-        if error is None and exit_code:
-            error = ProcessError("The CLI ended with an error", exit_code, self._stderr.tail())
-        self.error = error
-        self.frames.close()
-
-    def reading_ended(self, error: Exception | None) -> None:
-        self.ended(None, error)
+        command = make_command(self._options, env, self._files.add)
+        self._cli_path = command.argv[0]
+        return command
 
 
 class Query:
@@ -215,11 +150,13 @@ def make_patched_transport(module: str, prompt: Prompt, options: ClaudeAgentOpti
     return cast("Transport", chosen(prompt=prompt, options=options))
 
 
-_ORIGINAL: dict[type, dict[str, Any]] = {kind: dict(vars(kind)) for kind in (Query, SubprocessCLITransport)}
+_ORIGINAL: dict[type, dict[str, Any]] = {
+    kind: {name: getattr(kind, name) for name in dir(kind)} for kind in (Query, SubprocessCLITransport)
+}
 
 
 def _is_patched(kind: type, *methods: str) -> bool:
-    return any(vars(kind).get(name) is not _ORIGINAL[kind][name] for name in methods)
+    return any(getattr(kind, name, None) is not _ORIGINAL[kind][name] for name in methods)
 
 
 def _get_query(client: ClaudeSDKClient) -> Any:

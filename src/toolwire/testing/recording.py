@@ -1,8 +1,8 @@
 """`Recorder` writes every frame between host and real CLI to a readable file without secrets; `Replay` plays it.
 
-Owns the format of a recording, the transport to a process, the comparison of host frames, and the selection of
-environment values to scrub. `_support.scrubber` knows the encodings in which a secret may appear, and
-`_support.secrets` the names that mark a value as secret. One JSON object per line:
+Owns the format of a recording, the comparison of host frames, and the selection of environment values to scrub.
+`_support.scrubber` knows the encodings in which a secret may appear, and `_support.secrets` the names that mark a
+value as secret. One JSON object per line:
 
     {"toolwire_recording": 1, "version": "0.1.0", "argv": [...]}   a connection begins; "connection": 2 and so on
     {"t": 0.012, "dir": ">", "frame": {...}}                       the host wrote a frame
@@ -33,7 +33,7 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -42,22 +42,18 @@ from urllib.parse import unquote
 import anyio
 import anyio.lowlevel
 
-from toolwire._protocol.lines import Lines, decode
+from toolwire._conversation.process_transport import ProcessTransport
+from toolwire._protocol.lines import decode
 from toolwire._support.files import open_for_lines, write_line
-from toolwire._support.log import logger_for, redact
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.secrets import SHORTEST, is_secret_name, is_secret_place, secret_values
-from toolwire._support.waiting import Mailbox, Signal
+from toolwire._support.waiting import Signal
 from toolwire._transport.custom import Transport
-from toolwire._transport.find_cli import find_cli
-from toolwire._transport.process import Command, process_pipe
+from toolwire._transport.process import Command
 from toolwire._version import __version__
 from toolwire.errors import ProcessError
 
 FORMAT: Final = 1
-_TAIL: Final = 8_192  # bytes of stderr kept for an error message
-
-_stderr = logger_for("cli.stderr")
 
 
 class Recorder:
@@ -140,73 +136,10 @@ def _parse_entry(number: int, line: dict[str, Any]) -> Entry | None:
     return None
 
 
-class ProcessTransport(Transport):
-    """A CLI process as a `Transport`, for subclasses that inspect its frames."""
-
-    def __init__(self, command: Command) -> None:
-        self._command = command
-        self._lines = Lines()
-        self._frames: Mailbox[dict[str, Any]] = Mailbox()
-        self._tail = b""
-        self._exit: int | None = None
-        self._ended = False
-
-    async def connect(self) -> None:
-        argv = list(self._command.argv)
-        if argv[0] == "claude":  # the options set no path, and the CLI was not searched for yet
-            argv[0] = find_cli(None)
-        pipe = process_pipe(replace(self._command, argv=argv))
-        await pipe.open(self)
-        self._pipe = pipe
-
-    async def write(self, data: str) -> None:
-        self._pipe.write(data.encode())
-        await self._pipe.drain()
-
-    async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        async for frame in self._frames:
-            yield frame
-        if self._exit not in (0, None):
-            stderr = redact(self._tail.decode(errors="replace"))
-            raise ProcessError("Claude Code failed", exit_code=self._exit, stderr=stderr)
-
-    async def close(self) -> None:
-        if hasattr(self, "_pipe"):
-            await self._pipe.stop()
-
-    def is_ready(self) -> bool:
-        return hasattr(self, "_pipe") and not self._ended
-
-    async def end_input(self) -> None:
-        self._pipe.end_input()
-
-    # --- called by the pipe ---
-
-    def data_received(self, data: bytes) -> None:
-        for frame in self._lines.feed(data):
-            self.frame_received(frame)
-
-    def frame_received(self, frame: dict[str, Any]) -> None:
-        self._frames.put(frame)
-
-    def stderr_received(self, data: bytes) -> None:
-        self._tail = (self._tail + data)[-_TAIL:]
-        for line in data.decode(errors="replace").splitlines():
-            _stderr.debug("%s", line)
-
-    def ended(self, exit_code: int | None, error: Exception | None = None) -> None:  # noqa: ARG002 - only other pipes pass it
-        for frame in self._lines.finish():
-            self.frame_received(frame)
-        self._exit, self._ended = exit_code, True
-        self._frames.close()
-
-    def reading_ended(self, error: Exception | None) -> None:
-        self.ended(None, error)  # only called by other pipes; a process exits
-
-
 class _RecordedProcess(ProcessTransport):
     def __init__(self, command: Command, path: str, connection: int, secrets: Iterable[str]) -> None:
-        super().__init__(command)
+        super().__init__(lambda: command)
+        self._command = command
         self._path = path
         self._connection = connection
         self._scrubber = RecordingScrubber([*secrets, *secrets_of(command.env, os.environ)])
