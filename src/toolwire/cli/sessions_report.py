@@ -5,14 +5,13 @@ Everything in a transcript comes from models, tools and web pages, and is made s
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from toolwire._support.words import plain, plain_line
 from toolwire.cli.shared.printing import markup, out, show, size, to_json
-from toolwire.sessions.entries import shorten
+from toolwire.sessions.entries import format_time, shorten
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -114,7 +113,7 @@ def _make_table(*, narrow: bool) -> "Table":
 
 
 def _start_row(row: "SDKSessionInfo | PrunedSession", *, narrow: bool) -> list[str]:
-    when = format_time(row.last_modified)
+    when = format_time(row.last_modified).removesuffix(" UTC")
     return [f"[cyan]{shorten_id(row.session_id)}[/]", when[:_DATE] if narrow else when]
 
 
@@ -243,11 +242,3 @@ def show_session_json(facts: Mapping[str, Any], messages: Iterable[Any]) -> None
 def make_title(text: str) -> str:
     """Return a title on one line, safe for a terminal, and shortened if it is very long."""
     return shorten(plain_line(" ".join(text[: _LONGEST_TITLE * 4].split())), _LONGEST_TITLE)
-
-
-def format_time(milliseconds: int) -> str:
-    """Format a time in UTC; empty for a number that is not a valid time."""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, OSError, ValueError):
-        return ""

@@ -176,6 +176,16 @@ def write_time(when: datetime) -> str:
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def format_time(milliseconds: int | None) -> str:
+    """Format a time in UTC; empty if there is none, or it is out of range."""
+    if not milliseconds:
+        return ""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, OSError, ValueError):
+        return ""
+
+
 def describe_session(
     summary: SessionSummaryEntry,
     *,

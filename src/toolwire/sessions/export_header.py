@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from toolwire.sessions.cost import SessionCost
+from toolwire.sessions.entries import format_time
 from toolwire.sessions.types import SDKSessionInfo
 
 
@@ -31,16 +31,6 @@ def describe_header(info: SDKSessionInfo, cost: SessionCost) -> Header:
     ]
     title = info.summary or f"Session {info.session_id}"
     return Header(title, [(name, value) for name, value in facts if value])
-
-
-def format_time(milliseconds: int | None) -> str:
-    """Format a time in UTC; empty if there is none, or it is out of range."""
-    if not milliseconds:
-        return ""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (OverflowError, OSError, ValueError):
-        return ""
 
 
 def format_tokens(cost: SessionCost) -> str:
