@@ -154,7 +154,7 @@ def test_allow_with_another_input_and_with_rules():
     assert result_to_wire(allow, INPUT) == {
         "behavior": "allow",
         "updatedInput": {},
-        "updatedPermissions": [{"type": "setMode", "mode": "plan"}],
+        "updatedPermissions": [{"type": "setMode", "destination": "session", "mode": "plan"}],
     }
     assert result_to_wire(PermissionResultAllow(updated_permissions=[]), INPUT)["updatedPermissions"] == []
 
@@ -167,6 +167,17 @@ def test_a_rule_for_a_whole_tool_goes_without_a_null():
     )
     (update,) = result_to_wire(allow, INPUT)["updatedPermissions"]
     assert update["rules"] == [{"toolName": "Read"}, {"toolName": "Bash", "ruleContent": "ls:*"}]
+
+
+def test_an_update_without_a_destination_is_for_the_session():
+    """The CLI ignores all updates of a response, silently, if one has no destination."""
+    update = PermissionUpdate("addRules", [PermissionRuleValue("Bash")], "allow")
+    (sent,) = result_to_wire(PermissionResultAllow(updated_permissions=[update]), INPUT)["updatedPermissions"]
+    assert sent["destination"] == "session"
+    assert update.destination is None
+    update.destination = "userSettings"
+    (sent,) = result_to_wire(PermissionResultAllow(updated_permissions=[update]), INPUT)["updatedPermissions"]
+    assert sent["destination"] == "userSettings"
 
 
 def test_deny():

@@ -26,7 +26,10 @@ class PermissionRuleValue(Record):
 
 @record
 class PermissionUpdate(Record):
-    """A change to the permission rules. `type` says which fields apply; `to_dict` includes only those."""
+    """A change to the permission rules. `type` says which fields apply; `to_dict` includes only those.
+
+    Without a destination, it applies to this session.
+    """
 
     type: Literal["addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"]
     rules: list[PermissionRuleValue] | None = None
@@ -238,8 +241,8 @@ def _is_like(result: Any, known: type[PermissionResultAllow | PermissionResultDe
 
 
 def _update_to_wire(update: PermissionUpdate) -> dict[str, Any]:
-    """Return an update without null in its rules: the CLI silently drops an update that has one."""
-    wire = update.to_dict()
+    """Return an update as the CLI needs it: it silently drops one with null in a rule or without a destination."""
+    wire = {"destination": "session", **update.to_dict()}
     if "rules" in wire:
         wire["rules"] = [{k: v for k, v in rule.items() if v is not None} for rule in wire["rules"]]
     return wire
