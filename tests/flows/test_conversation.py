@@ -263,10 +263,25 @@ async def test_not_connected_says_so(play):
             await anext(messages)
 
 
-async def test_connecting_twice_is_refused(play):
-    """A second connect would lose the first CLI."""
+async def test_connecting_again_before_the_first_prompt_does_nothing(play):
+    """Programs call connect() inside of `async with`, which has connected already."""
     with anyio.fail_after(20):
         async with ClaudeSDKClient(play("echo")) as client:
+            info = await client.get_server_info()
+            await client.connect()
+            assert await client.get_server_info() is info
+            await client.query("hello")
+            assert [type(each).__name__ async for each in client.receive_response()][-1] == "ResultMessage"
+
+
+async def test_connecting_again_in_a_conversation_is_refused(play):
+    """A second connect would lose the first CLI, and the conversation with it."""
+    with anyio.fail_after(20):
+        async with ClaudeSDKClient(play("echo")) as client:
+            with pytest.raises(CLIConnectionError, match="Already connected"):
+                await client.connect("hello")
+            await client.query("hello")
+            assert [each async for each in client.receive_response()]
             with pytest.raises(CLIConnectionError, match="Already connected"):
                 await client.connect()
 

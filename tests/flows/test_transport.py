@@ -687,7 +687,7 @@ class TestConnecting:
         with anyio.fail_after(LIMIT):
             async with ClaudeSDKClient(transport=transport) as client:
                 with pytest.raises(CLIConnectionError, match="Already connected"):
-                    await client.connect()
+                    await client.connect("y")
                 await client.query("x")
                 assert [m async for m in client.receive_response()]
 

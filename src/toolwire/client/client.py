@@ -41,9 +41,14 @@ class ClaudeSDKClient(Controls):
         self._reported_id: str | None = None
 
     async def connect(self, prompt: Prompt | None = None) -> None:
-        """Start the CLI and send the prompt, if there is one. After a streamed prompt the input is closed."""
+        """Start the CLI and send the prompt, if there is one. After a streamed prompt the input is closed.
+
+        Called again without a prompt before the first turn, for example inside of `async with`, it does nothing.
+        """
         if prompt is not None:
             check_prompt(prompt)
+        elif self.connected and self._live.session.session_id is None:
+            return
         if self._conversation is not None or self._connecting is not None:
             raise CLIConnectionError("Already connected. Call disconnect() first.")
         conversation = self._connecting = Conversation(self.options, self._transport)
