@@ -292,6 +292,7 @@ class HttpApp:
             await request.send_at_once(*answer)
             return
         receive = _replay(request.body, request.receive)
+        request.body, request.message = b"", None  # `mcp` decodes it itself, and its response may take long
         if answer is None:
             await self._pass_to_mcp(request.scope, receive, request.send)
             return
