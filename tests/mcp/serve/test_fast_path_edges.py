@@ -11,7 +11,7 @@ from mcp.server.auth.provider import AccessToken
 from shared.http_clients import HANDSHAKE, Calc, call, client_of, opened
 from toolwire import http_app
 from toolwire.mcp.serve.access import guard_for
-from toolwire.mcp.serve.fast_path import EarlyCall, FastPath
+from toolwire.mcp.serve.fast_path import EarlyCall
 from toolwire.mcp.serve.http import HttpApp
 from toolwire.mcp.serve.start import host_for
 
@@ -120,9 +120,9 @@ async def test_a_call_on_its_way_to_mcp_can_be_ended(how):
     """While it is handed over, the client can still cancel it or delete its session."""
     calc = Calc()
     serving = host_for(calc.server)
-    held = Held(FastPath(serving))
-    app = HttpApp(serving.mcp_server, guard_for("127.0.0.1", None), fast_path=held).asgi
-    async with client_of(app) as http, anyio.create_task_group() as calls:
+    app = HttpApp(serving, guard_for("127.0.0.1", None))
+    held = app.fast_path = Held(app.fast_path)
+    async with client_of(app.asgi) as http, anyio.create_task_group() as calls:
         headers = await opened(http)
         body, _ = call("wait", 5, HANDSHAKE)
 

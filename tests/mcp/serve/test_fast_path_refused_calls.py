@@ -30,7 +30,7 @@ from shared.http_clients import (
 )
 from toolwire import ToolServer, http_app
 from toolwire.mcp.serve.access import guard_for
-from toolwire.mcp.serve.fast_path import FastPath, accepts
+from toolwire.mcp.serve.fast_path import accepts
 from toolwire.mcp.serve.http import HttpApp
 from toolwire.mcp.serve.start import host_for
 
@@ -197,7 +197,7 @@ async def test_a_call_that_is_refused_after_all_ends_at_once(version, monkeypatc
     monkeypatch.setattr("toolwire.mcp.serve.fast_path._TAKEOVER_TIMEOUT", 10_000)
     calc = Calc()
     serving = host_for(calc.server)
-    app = HttpApp(serving.mcp_server, guard_for("127.0.0.1", None), fast_path=FastPath(serving))
+    app = HttpApp(serving, guard_for("127.0.0.1", None))
 
     async def refuse(ctx, call_next):
         if ctx.method == "tools/call":

@@ -9,7 +9,6 @@ import anyio
 import httpx2
 import mcp_types as types
 import pytest
-from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from toolwire import ToolServer
@@ -43,7 +42,7 @@ def asking(method, params=None, request_id=1):
 @pytest.mark.parametrize("sessions", [True, False])
 async def test_an_answer_that_cannot_be_written_is_an_error(sessions):
     """Otherwise a client of the older versions would wait for it on a stream that has ended."""
-    core = Server("core")
+    host = host_for(ToolServer("core"))
 
     async def bad(_ctx, _params):
         return {"text": BAD}
@@ -51,9 +50,9 @@ async def test_an_answer_that_cannot_be_written_is_an_error(sessions):
     async def refuse(_ctx, _params):
         raise MCPError(code=-32001, message=BAD)
 
-    core.add_request_handler("x/bad", types.RequestParams, bad)
-    core.add_request_handler("x/refuse", types.RequestParams, refuse)
-    app = HttpApp(core, guard_for("127.0.0.1", None), sessions=sessions).asgi
+    host.mcp_server.add_request_handler("x/bad", types.RequestParams, bad)
+    host.mcp_server.add_request_handler("x/refuse", types.RequestParams, refuse)
+    app = HttpApp(host, guard_for("127.0.0.1", None), sessions=sessions).asgi
     carrier = httpx2.ASGITransport(app)
     with anyio.fail_after(LIMIT):
         async with (

@@ -33,7 +33,6 @@ from shared.http_clients import (
 from shared.waiting import eventually
 from toolwire import HttpLimits, http_app
 from toolwire.mcp.serve.access import guard_for
-from toolwire.mcp.serve.fast_path import FastPath
 from toolwire.mcp.serve.http import HttpApp, bound_socket
 from toolwire.mcp.serve.http_sessions import Exchange, HttpSession
 from toolwire.mcp.serve.start import host_for, serve_over
@@ -66,9 +65,8 @@ async def test_a_session_in_use_stays():
     """A session with a running call is not ended, however old; if all are in use, a new one is refused."""
     waiting, replies = Waiting(), []
     app = HttpApp(
-        (serving := host_for(waiting.server)).mcp_server,
+        host_for(waiting.server),
         guard_for("127.0.0.1", None),
-        fast_path=FastPath(serving),
         limits=HttpLimits(max_sessions=2),
     )
     async with client_of(app.asgi) as http:
@@ -138,9 +136,8 @@ async def test_a_session_that_nobody_uses_is_ended():
     waiting, replies = Waiting(), []
     serving = host_for(waiting.server)
     app = HttpApp(
-        serving.mcp_server,
+        serving,
         guard_for("127.0.0.1", None),
-        fast_path=FastPath(serving),
         limits=HttpLimits(session_timeout=1000),
     )
     async with client_of(app.asgi) as http:
@@ -168,7 +165,7 @@ async def test_a_session_that_nobody_uses_is_ended():
 async def test_idle_sessions_are_looked_for():
     """The running application ends sessions after the idle timeout by itself."""
     serving = host_for(Waiting().server)
-    app = HttpApp(serving.mcp_server, guard_for("127.0.0.1", None), limits=HttpLimits(session_timeout=0.1))
+    app = HttpApp(serving, guard_for("127.0.0.1", None), limits=HttpLimits(session_timeout=0.1))
     async with client_of(app.asgi) as http:
         params = {
             "protocolVersion": HANDSHAKE,
@@ -207,9 +204,8 @@ async def test_a_handshake_that_fails_is_a_session_that_makes_room_too():
     """`mcp` keeps the session of a failed `initialize`, so it counts and can be ended for a new one."""
     serving = host_for(Waiting().server)
     app = HttpApp(
-        serving.mcp_server,
+        serving,
         guard_for("127.0.0.1", None),
-        fast_path=FastPath(serving),
         limits=HttpLimits(max_sessions=3),
     )
     async with client_of(app.asgi) as http:
@@ -225,9 +221,8 @@ async def test_who_is_not_let_in_opens_no_session():
     """Requests without the right token open no session, nor do invalid ones that are no handshake."""
     serving = host_for(Waiting().server)
     app = HttpApp(
-        serving.mcp_server,
+        serving,
         guard_for("127.0.0.1", "sesame"),
-        fast_path=FastPath(serving),
         limits=HttpLimits(max_sessions=3),
     )
     async with client_of(app.asgi) as http:

@@ -1,4 +1,4 @@
-"""Serves an `mcp` server over streamable HTTP: an ASGI application, and a function that runs it with uvicorn.
+"""Serves a server over streamable HTTP: an ASGI application, and a function that runs it with uvicorn.
 
 Owns the paths, the guard in front of them, the limits of a request's body, and the shutdown: open streams are
 closed, new requests are refused, running calls may finish within `drain` seconds, the rest is cancelled and gets an
@@ -83,19 +83,22 @@ class HttpApp:
 
     def __init__(
         self,
-        mcp_server: Any,
+        host: ServerHost,
         guard: Guard,
         *,
         path: str = "/mcp",
         sessions: bool = True,
-        metrics: Metrics | None = None,
-        health: Callable[[], dict[str, Any]] = dict,
-        fast_path: FastPath | None = None,
         limits: HttpLimits | None = None,
     ) -> None:
         """Without `sessions` nothing is kept between two requests, so that any process can answer any of them.
-        `fast_path` gets each request before `mcp`. Only the `limits` of bodies and sessions apply here."""
+        Only the `limits` of bodies and sessions apply here."""
+        self.host = host
         self.limits = limits or HttpLimits()
+        self.fast_path = FastPath(host)
+        """Gets each request before `mcp`."""
+        self._metrics = Metrics(host)
+        host.observer = self._metrics
+        mcp_server = host.mcp_server
         self._json = self.limits.json
         self._readers = Workers(1)
         mcp_server.middleware.append(_refuse_non_json)
@@ -119,9 +122,6 @@ class HttpApp:
         if self._logs is not None:
             mcp_server.middleware.insert(0, self._logs.middleware)
         self._tasks: anyio.abc.TaskGroup | None = None  # while it is open
-        self._metrics = metrics
-        self._health = health
-        self._fast_path = fast_path
         self._closing = False
         self._idle = Signal()
         self._requests: set[anyio.CancelScope] = set()
@@ -129,9 +129,8 @@ class HttpApp:
         routes = [
             Route(path, endpoint=_Endpoint(self._serve)),
             Route(HEALTH, endpoint=self._get_health, methods=["GET", "HEAD"]),
+            Route(METRICS, endpoint=self._get_metrics, methods=["GET"]),
         ]
-        if metrics is not None:
-            routes.append(Route(METRICS, endpoint=self._get_metrics, methods=["GET"]))
         pages = Middleware(
             CORSMiddleware,
             allow_origins=sorted(guard.origins),
@@ -282,8 +281,8 @@ class HttpApp:
     async def _answer(self, request: "_HttpRequest", exchange: Exchange | None = None) -> None:
         """Answer a request, on the fast path or through `mcp`. `exchange` is None outside of a session."""
         answer = None
-        if self._fast_path is not None and not self._closing:
-            answer = await self._fast_path.answer(
+        if not self._closing:
+            answer = await self.fast_path.answer(
                 request.scope, request.headers, request.body, request.message
             )
         if isinstance(answer, tuple):
@@ -322,11 +321,12 @@ class HttpApp:
             each.cancel()
 
     async def _get_health(self, _request: Request) -> Response:
-        health = {"status": "closing" if self._closing else "ok", **self._health()}
-        return JSONResponse(health, 503 if self._closing else 200)
+        status, code = ("closing", 503) if self._closing else ("ok", 200)
+        name, running = self.host.mcp_server.name, self.host.running
+        return JSONResponse({"status": status, "server": name, "running": running}, code)
 
     async def _get_metrics(self, _request: Request) -> Response:
-        return Response(self._metrics.text() if self._metrics else b"", media_type=CONTENT_TYPE)
+        return Response(self._metrics.text(), media_type=CONTENT_TYPE)
 
 
 class _Endpoint:
@@ -524,7 +524,6 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 async def serve_app(
     app: HttpApp,
-    served: ServerHost,
     listening: socket.socket,
     *,
     drain: float,
@@ -559,7 +558,7 @@ async def serve_app(
 
     async def shut_down_on(signals: AsyncIterator[signal.Signals]) -> None:
         await anext(signals)
-        served.close_subscriptions()
+        app.host.close_subscriptions()
         app.close()
         with anyio.CancelScope() as waiting:
             async with anyio.create_task_group() as either:
@@ -569,9 +568,9 @@ async def serve_app(
                     waiting.cancel()
 
                 either.start_soon(again)
-                await served.wait_until_idle(drain)
+                await app.host.wait_until_idle(drain)
                 either.cancel_scope.cancel()
-        await served.stop(STOP_TIMEOUT)
+        await app.host.stop(STOP_TIMEOUT)
         await app.cancel_all()
         accepting.cancel()
         server.should_exit = True

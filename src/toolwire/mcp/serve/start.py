@@ -14,11 +14,10 @@ from toolwire.errors import UsageError
 from toolwire.mcp.foreign import as_server
 from toolwire.mcp.serve.access import Guard, guard_for
 from toolwire.mcp.serve.limits import HttpLimits
-from toolwire.mcp.serve.metrics import Metrics
 from toolwire.mcp.versions import SERVING, SERVING_HTTP, can_use, check_mcp
 
 if TYPE_CHECKING or can_use(SERVING):  # if not, each function here raises an error when it is called
-    from toolwire.mcp.serve.fast_path import FastPath, ToolLists
+    from toolwire.mcp.serve.fast_path import ToolLists
     from toolwire.mcp.serve.host import ServerHost
     from toolwire.mcp.serve.http import HEALTH, METRICS, HttpApp, bound_socket, serve_app
     from toolwire.mcp.serve.stdio import Wire, serve_wire
@@ -125,9 +124,9 @@ async def serve_over(
     announce: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve on a socket that is already bound, and close it at the end. For `announce` see `serve_app`."""
-    app = _http_app(served, guard, path, sessions, limits)
+    app = HttpApp(served, guard, path=path, sessions=sessions, limits=limits)
     async with served.open():
-        await serve_app(app, served, listening, drain=drain, announce=announce)
+        await serve_app(app, listening, drain=drain, announce=announce)
 
 
 def http_app(
@@ -149,7 +148,7 @@ def http_app(
     check_mcp("serving over HTTP", SERVING_HTTP)
     guard = guard_for(host, token, allowed_hosts, allowed_origins)
     check_path(path)
-    return _http_app(host_for(server), guard, path, sessions, limits).asgi
+    return HttpApp(host_for(server), guard, path=path, sessions=sessions, limits=limits).asgi
 
 
 def check_path(path: str) -> None:
@@ -159,19 +158,3 @@ def check_path(path: str) -> None:
             f"the path {path!r} cannot be used: it must begin with /, contain none of {{}}?#, and not be {HEALTH} "
             f"or {METRICS}"
         )
-
-
-def _http_app(
-    served: "ServerHost", guard: Guard, path: str, sessions: bool, limits: HttpLimits | None
-) -> "HttpApp":
-    served.observer = metrics = Metrics(served)
-    return HttpApp(
-        served.mcp_server,
-        guard,
-        path=path,
-        sessions=sessions,
-        metrics=metrics,
-        health=lambda: {"server": served.mcp_server.name, "running": served.running},
-        fast_path=FastPath(served),
-        limits=limits,
-    )
