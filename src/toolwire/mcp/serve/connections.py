@@ -17,7 +17,7 @@ anyway, because tools use the rest, a stranger is closed and accepting pauses. F
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -308,20 +308,21 @@ class Connection(asyncio.Protocol):
         """Finish reading a request's body."""
         self._deadline = self._on_timeout = None
 
-    def finish_request(self, *, has_large_body: bool = False) -> None:
-        """Finish a request whose response was written. A stranger's large body is not skipped."""
+    def finish_request(self, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """Finish a request with these headers: its response was written."""
         self._running -= 1
         if self._running or self._closing:  # the next one may have started before this response was sent
             return
         self._on_timeout = None
-        if has_large_body and not self._trusted:
+        if self._trusted:
+            self._deadline = self._now() + self._limits.idle_timeout
+            self._connections.mark_idle(self, True)
+        elif _has_large_body(headers):  # of a stranger, it is not skipped
             self._close()
             return
+        else:
+            self._deadline = self._now() + self._limits.header_timeout
         self._between_requests = True
-        limits = self._limits
-        self._deadline = self._now() + (limits.idle_timeout if self._trusted else limits.header_timeout)
-        if self._trusted:
-            self._connections.mark_idle(self, True)
 
     # The limits.
 
@@ -408,7 +409,7 @@ class RequestTracker:
         try:
             await self._app(scope, receive, send)
         finally:
-            connection.finish_request(has_large_body=_has_large_body(scope))
+            connection.finish_request(scope["headers"])
 
 
 def mark_authorised(scope: MutableMapping[str, Any]) -> None:
@@ -418,10 +419,10 @@ def mark_authorised(scope: MutableMapping[str, Any]) -> None:
         connection.authorise()
 
 
-def _has_large_body(scope: MutableMapping[str, Any]) -> bool:
+def _has_large_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Return True if a request has a body that may not have arrived with its header."""
-    headers = dict(scope["headers"])
-    return b"transfer-encoding" in headers or len(headers.get(b"content-length", b"")) > _SKIPPED_DIGITS
+    found = dict(headers)
+    return b"transfer-encoding" in found or len(found.get(b"content-length", b"")) > _SKIPPED_DIGITS
 
 
 def _refuse(accepted: socket.socket) -> None:
