@@ -175,7 +175,7 @@ class FastPath:
             if self._running.get(key) is early:
                 del self._running[key]
 
-        early = EarlyCall(request.id)
+        early = EarlyCall()
         state = None if client is None else state_of(client)
         early.channel = channel = RequestChannel(
             None,
@@ -225,8 +225,7 @@ class EarlyCall:
     `mcp` finds it there and waits for it, instead of running the tool a second time.
     """
 
-    def __init__(self, request_id: int | str) -> None:
-        self.request_id = request_id
+    def __init__(self) -> None:
         self.over_or_used = anyio.Event()
         """Set when the call is over, or its tool has sent something to the client."""
         self.result: dict[str, Any] | None = None
