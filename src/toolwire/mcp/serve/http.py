@@ -287,7 +287,7 @@ class HttpApp:
             )
         if isinstance(answer, tuple):
             if exchange is not None:
-                exchange.mark_answered()
+                exchange.request.answered = True
             await request.send_at_once(*answer)
             return
         receive = _replay(request.body, request.receive)

@@ -134,7 +134,10 @@ class HttpSessions:
 
 
 class _Request:
-    """A request that has claimed its id. It is in flight while its HTTP request is open or its handler runs."""
+    """A request, which may have claimed its id. It is in flight while its HTTP request is open or its handler runs.
+
+    It is `answered` once its response is known, which may still have to be sent.
+    """
 
     __slots__ = ("answered", "ended", "open", "running")
 
@@ -199,12 +202,12 @@ class HttpSession:
 class Exchange:
     """One HTTP request of a session, while it is open, and the request id that it has claimed."""
 
-    __slots__ = ("_key", "_request", "_session")
+    __slots__ = ("_key", "_session", "request")
 
     def __init__(self, session: HttpSession) -> None:
+        self.request = _Request()
         self._session = session
         self._key: int | str = ""
-        self._request: _Request | None = None
 
     def __enter__(self) -> Self:
         self._session.exchanges += 1
@@ -212,9 +215,8 @@ class Exchange:
 
     def __exit__(self, *_: object) -> None:
         self._session.exchanges -= 1
-        if self._request is not None:
-            self._request.open = False
-            self._session.drop(self._key, self._request)
+        self.request.open = False
+        self._session.drop(self._key, self.request)
         self._session.mark_used()
 
     def claim_nowait(self, request_id: int | str) -> bool:
@@ -222,8 +224,8 @@ class Exchange:
         self._key, requests = coerce_request_id(request_id), self._session.requests
         if self._key in requests:
             return False
-        self._request = requests[self._key] = _Request()
-        self._request.open = True
+        requests[self._key] = self.request
+        self.request.open = True
         return True
 
     async def claim(self, request_id: int | str) -> bool:
@@ -235,11 +237,6 @@ class Exchange:
                 request.ended = request.ended or anyio.Event()
                 await request.ended.wait()
         return self.claim_nowait(request_id)
-
-    def mark_answered(self) -> None:
-        """Mark the request as answered: its response is sent next."""
-        if self._request is not None:
-            self._request.answered = True
 
 
 MAX_EVENTS: Final = 256
