@@ -40,6 +40,12 @@ def test_other_addresses_are_refused(at):
         find_place(at, "b")
 
 
+def test_an_empty_place_is_refused():
+    """It comes from an unset variable: in the current folder, the batch would start over, and be paid for again."""
+    with pytest.raises(BatchError, match="the place of the batch is empty"):
+        find_place("", "b")
+
+
 def test_a_file_is_refused(tmp_path):
     """A batch needs a folder: the file would be overwritten, or fail later."""
     (tmp_path / "x").write_text("")

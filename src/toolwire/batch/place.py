@@ -86,6 +86,8 @@ def find_place(
 ) -> Place:
     """Return where the batch `name` keeps its data. SQLite on a network disk is refused if it can be detected."""
     base = _base(environ)
+    if at == "":  # such as that of an unset variable in a script, which would mean the current folder
+        raise BatchError("the place of the batch is empty: give a folder, or postgresql://user@host/database")
     if isinstance(at, str) and _POSTGRES.match(at):
         url = _POSTGRES.sub("postgresql://", at, count=1)
         local = hashlib.sha256(f"{url}\n{name}".encode()).hexdigest()[:16]
