@@ -185,7 +185,7 @@ async def test_the_users_own_instance_is_used_and_left_alone(tmp_path):
     )
     DBOS.launch()
     try:
-        with pytest.raises(BatchError, match="already has a DBOS instance: pass it to the batch"):
+        with pytest.raises(BatchError, match="already has a DBOS instance: .* pass it to the batch"):
             await queue(f"sqlite:///{tmp_path / 'a.db'}").open(Seen(), 1)
         seen = Seen()
         worker = DbosQueue("unused", "u", "w", poll=0.05, dbos=DBOS)
@@ -194,6 +194,24 @@ async def test_the_users_own_instance_is_used_and_left_alone(tmp_path):
         await seen.wait_for(2)
         await worker.close()
         assert [each.name for each in await DBOS.list_queues_async()] == ["toolwire-u"]
+    finally:
+        DBOS.destroy()
+
+
+@pytest.mark.parametrize("created", [False, True])
+async def test_an_instance_that_is_not_launched_is_refused(tmp_path, created):
+    """The message says what to call first."""
+    if created:
+        DBOS(config=DBOSConfig(name="theirs", system_database_url=f"sqlite:///{tmp_path / 'theirs.db'}"))
+    try:
+        with pytest.raises(BatchError, match=r"in dbos= cannot be used: .* Call DBOS.launch\(\) before"):
+            await DbosQueue("unused", "u", "w", dbos=DBOS).open(Seen(), 1)
+        assert not DbosQueue.open_queues
+        if created:
+            with pytest.raises(BatchError, match="already has a DBOS instance: launch it, and pass it"):
+                await queue(f"sqlite:///{tmp_path / 'a.db'}").open(Seen(), 1)
+            DBOS.launch()  # it is as it was
+            assert await DBOS.list_queues_async() == []
     finally:
         DBOS.destroy()
 

@@ -33,6 +33,9 @@ _VERSION: Final = "1"
 """The version of the delivery format, not of the user's code: a new version of that still gets waiting runs."""
 _WORKFLOW: Final = "toolwire.batch.deliver"
 _WAITING: Final = ("ENQUEUED", "DELAYED")
+_OTHER_INSTANCE: Final = (
+    "this process already has a DBOS instance: launch it, and pass it to the batch with open(..., dbos=DBOS)"
+)
 _SERIALIZER: Final = DBOSPortableJSONSerializer()
 
 
@@ -67,9 +70,8 @@ class DbosQueue:
         self.name = f"toolwire-{uid}"
         self._uid = uid
         self._file = url.removeprefix("sqlite:///") if url.startswith("sqlite") else None
-        self._url = (
-            url if self._file is not None else complete_address(url).render_as_string(hide_password=False)
-        )
+        is_postgres = url.startswith("postgresql")
+        self._url = complete_address(url).render_as_string(hide_password=False) if is_postgres else url
         self._poll = poll
         self._fixed = fixed
         self._dbos = dbos
@@ -94,12 +96,13 @@ class DbosQueue:
                 self  # before the first await, so that two batches cannot both get here
             )
         try:
-            if deliver is not None and self._dbos is None:
+            if self._dbos is not None:
+                await _check_launched()
+            elif deliver is not None:
                 await _refuse_other_instance()
             if self._dbos is None:
                 await asyncio.to_thread(self._connect, slots, deliver is not None)
             if deliver is not None:
-                self._is_taking = True
                 await self._start_taking(slots)
         except BaseException:
             await self.close()
@@ -146,6 +149,7 @@ class DbosQueue:
 
     async def _start_taking(self, slots: int) -> None:
         if self._dbos is not None:
+            self._is_taking = True
             await DBOS.register_queue_async(
                 self.name,
                 worker_concurrency=slots,
@@ -166,6 +170,9 @@ class DbosQueue:
         _dbos_logger.addFilter(_shorten)
         self._filters_log = True
         instance = DBOS(config=config)
+        if DBOS.executor_id != self.executor:  # not a new one, but one that the program has not launched yet
+            raise BatchError(_OTHER_INSTANCE)
+        self._is_taking = True
         DBOS.listen_queues([self.name])
         # In this thread, so that it finds this event loop and delivers on it. It cannot be called twice.
         call_with_retries(DBOS.launch, self._closing, patience=0)
@@ -289,13 +296,21 @@ def _shorten(record: logging.LogRecord) -> bool:
     return True
 
 
+async def _check_launched() -> None:
+    """Raise if the user's DBOS instance cannot be used."""
+    try:
+        await DBOS.list_queues_async()
+    except error.DBOSException as reason:
+        raise BatchError(
+            f"the DBOS instance in dbos= cannot be used: {reason}. Call DBOS.launch() before the batch is opened"
+        ) from reason
+
+
 async def _refuse_other_instance() -> None:
-    """Raise if this process already has a DBOS instance."""
+    """Raise if this process already has a launched DBOS instance."""
     with contextlib.suppress(error.DBOSException):
         await DBOS.list_queues_async()
-        raise BatchError(
-            "this process already has a DBOS instance: pass it to the batch with open(..., dbos=instance)"
-        )
+        raise BatchError(_OTHER_INSTANCE)
 
 
 _migrating: Final = threading.Lock()
