@@ -534,6 +534,23 @@ async def test_what_a_lost_worker_had_is_decided_by_on_lost(tmp_path, on_lost, s
         assert (await one.unknown())[0]["attempt"] == 1
 
 
+async def test_a_batch_that_is_cancelled_ends_although_its_worker_was_lost(tmp_path):
+    """`on_lost` would let the run wait to be started again, which it never is: `results()` did not end."""
+    model = Model()
+    batch = make(model, on_lost="again")
+    await make_lost(tmp_path, batch)
+    records = Records(make_engine(f"sqlite:///{tmp_path / 'b' / 'runs.db'}"))
+    records.find(batch.name)
+    records.cancel()
+    records.close()
+    async with opened(batch, tmp_path / "b") as one:
+        found = await collect(one)
+        assert (found["a"].state, model.asked) == ("cancelled", [])
+        assert (await one.unknown())[0]["reserved"] == Decimal("0.01")
+        assert await one.retry() == 1
+        assert (await collect(one))["a"].state == "done"
+
+
 async def test_a_run_that_was_not_started_is_started_whatever_on_lost_says(tmp_path):
     """Its CLI was never started, so its money is released."""
     model = Model()

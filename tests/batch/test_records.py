@@ -226,6 +226,21 @@ def test_retry_takes_only_the_named_runs(records):
     assert records.counts()["failed"] == records.counts()["waiting"] == 1
 
 
+def test_a_run_that_would_wait_again_after_cancel_is_cancelled(records):
+    """Its worker gives it back, or is lost, after `cancel`: waiting, it would never end, and the batch neither."""
+    claims = [claim(records, key) for key in ("x", "y")]
+    assert records.cancel() == []
+    put_back = {"cost": 0, "error": "overloaded", "resumes": False, "lost": False}
+    assert records.put_back(claims[0], **put_back) is None
+    lost = records.get("y")
+    assert records.mark_lost(lost, hold=False, resumes=False, error="") is None
+    assert not records.has_open()
+    ended = [(each.key, each.state, each.error) for each in records.ended_after(0)]
+    assert ended == [("x", "cancelled", "overloaded"), ("y", "cancelled", "the batch was cancelled")]
+    assert records.put_back(claims[0], **put_back) is None
+    assert len(records.ended_after(0)) == 2
+
+
 def test_a_delivery_is_replaced_once(records):
     """Only the first caller replaces it."""
     assert records.redeliver("x", 1) == 2

@@ -82,6 +82,7 @@ CREATE TABLE IF NOT EXISTS toolwire_workers (
 )
 """
 _COLUMNS: Final = ", ".join(RunRow.__dataclass_fields__)  # the fields of RunRow are named like the columns
+_CANCELLED: Final = "the batch was cancelled"
 _IS_CANCELLED: Final = "SELECT cancelled FROM toolwire_batches WHERE name = :name"
 _CLEAR_CANCELLED: Final = "UPDATE toolwire_batches SET cancelled = 0 WHERE name = :name AND cancelled = 1"
 _NOT_CANCELLED: Final = "NOT EXISTS (SELECT 1 FROM toolwire_batches WHERE name = :name AND cancelled = 1)"
@@ -369,16 +370,9 @@ class Records:
             if cost is not None and (row.state, row.attempt) == ("unknown", claim.attempt):
                 self._end_run(db, claim.key, "failed", "", error)
                 return None
-            return self._release(
-                db,
-                claim.key,
-                claim.attempt,
-                claim.worker,
-                resumes=resumes,
-                error=error,
-                lost=lost,
-                given_up=False,
-            )
+            if (row.state, row.attempt, row.worker) != ("running", claim.attempt, claim.worker):
+                return None
+            return self._release(db, claim.key, resumes=resumes, error=error, lost=lost, given_up=False)
 
         return self._transact(work)
 
@@ -398,10 +392,8 @@ class Records:
             if hold:
                 self._end_run(db, row.key, "unknown", "", error)
                 return None
-            return self._release(
-                db, row.key, row.attempt, row.worker,
-                resumes=resumes, error=error, lost=bool(row.booking), given_up=True,
-            )  # fmt: skip
+            lost = bool(row.booking)
+            return self._release(db, row.key, resumes=resumes, error=error, lost=lost, given_up=True)
 
         return self._transact(work)
 
@@ -490,7 +482,7 @@ class Records:
                 last = self._advance_counter(db, "finished", len(waiting))
                 db.execute(
                     sa.text(
-                        "UPDATE toolwire_runs SET state = 'cancelled', error = 'the batch was cancelled',"
+                        f"UPDATE toolwire_runs SET state = 'cancelled', error = '{_CANCELLED}',"  # noqa: S608
                         " finished = :finished, changed = :now"
                         " WHERE uid = :uid AND key = :key AND state = 'waiting'"
                     ),
@@ -652,19 +644,23 @@ class Records:
         )  # fmt: skip
 
     def _release(
-        self, db: sa.Connection, key: str, attempt: int, worker: str,
-        *, resumes: bool, error: str, lost: bool, given_up: bool,
-    ) -> int | None:  # fmt: skip
+        self, db: sa.Connection, key: str, *, resumes: bool, error: str, lost: bool, given_up: bool
+    ) -> int | None:
+        """Set a running run, whose row is locked, to waiting; return its next delivery. Ends it after `cancel`."""
+        lock = (
+            " FOR SHARE" if self._is_postgres else ""
+        )  # a concurrent `cancel` waits, and then finds it waiting
+        if db.execute(self._text(_IS_CANCELLED + lock), {"name": self.name}).scalar():
+            self._end_run(db, key, "cancelled", "", error or _CANCELLED)
+            return None
         query = sa.text(
             "UPDATE toolwire_runs SET state = 'waiting', delivery = delivery + 1, lost = lost + :lost,"
             " booking = '', resumes = :resumes, error = :error, given_up = :given_up, changed = :now"
-            " WHERE uid = :uid AND"
-            " key = :key AND state = 'running' AND attempt = :attempt AND worker = :worker RETURNING delivery"
+            " WHERE uid = :uid AND key = :key RETURNING delivery"
         )
         values: dict[str, Any] = {"lost": int(lost), "resumes": int(resumes), "given_up": int(given_up)}
-        values |= {"attempt": attempt, "worker": worker, "error": storable(error)}
-        found = db.execute(query, {**values, **self._run_values(key)}).scalar()
-        return None if found is None else int(found)
+        values |= {"error": storable(error), **self._run_values(key)}
+        return int(db.execute(query, values).scalar_one())
 
     def _update_run(self, db: sa.Connection, what: str, condition: str, **values: Any) -> bool:
         query = (
