@@ -647,9 +647,8 @@ class Records:
         self, db: sa.Connection, key: str, *, resumes: bool, error: str, lost: bool, given_up: bool
     ) -> int | None:
         """Set a running run, whose row is locked, to waiting; return its next delivery. Ends it after `cancel`."""
-        lock = (
-            " FOR SHARE" if self._is_postgres else ""
-        )  # a concurrent `cancel` waits, and then finds it waiting
+        # A concurrent `cancel` waits for this lock, and then finds the run waiting.
+        lock = " FOR UPDATE" if self._is_postgres else ""
         if db.execute(self._text(_IS_CANCELLED + lock), {"name": self.name}).scalar():
             self._end_run(db, key, "cancelled", "", error or _CANCELLED)
             return None
