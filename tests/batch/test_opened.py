@@ -551,6 +551,21 @@ async def test_a_batch_that_is_cancelled_ends_although_its_worker_was_lost(tmp_p
         assert (await collect(one))["a"].state == "done"
 
 
+async def test_decisions_about_a_run_whose_worker_was_lost(tmp_path, monkeypatch):
+    """Nobody has settled it yet, so its cost is not known: the messages say that a worker does it."""
+    monkeypatch.setattr("toolwire.batch.opened._CANCEL", 0.1)
+    batch = make(Model())
+    await make_lost(tmp_path, batch)
+    async with open_existing(batch.name, tmp_path / "b") as one:
+        with pytest.raises(BatchError, match="'a' is running: .* start another one, which settles it"):
+            await one.reconcile("a", "0.1")
+        with pytest.raises(BatchError, match="1 runs have not ended .* Start a worker, which settles"):
+            await one.cancel()
+    async with opened(batch, tmp_path / "b") as one:
+        assert (await collect(one))["a"].state == "unknown"
+        assert await one.reconcile("a", "0.1") == Decimal("0.1")
+
+
 async def test_a_run_that_was_not_started_is_started_whatever_on_lost_says(tmp_path):
     """Its CLI was never started, so its money is released."""
     model = Model()

@@ -362,7 +362,8 @@ class OpenBatch(Generic[T]):
             if loop.time() > until:
                 raise BatchError(
                     f"{progress.running} runs have not ended {_CANCEL:g} seconds after the batch was cancelled:"
-                    " their workers may be lost. No new run starts"
+                    " no new run starts, but their workers may be lost. Start a worker, which settles the runs of"
+                    " lost ones"
                 )
             await asyncio.sleep(0.05)
         return progress
@@ -415,6 +416,11 @@ class OpenBatch(Generic[T]):
         row = await in_thread(self._records.get, key)
         if row is None:
             raise BatchError(f"batch {self.batch.name!r} has no run {key!r}")
+        if not bookings and row.state == "running":
+            raise BatchError(
+                f"run {key!r} is running: its cost is booked when it ends. If its worker was lost, start another one,"
+                " which settles it"
+            )
         if not bookings and row.state != "unknown":
             raise BatchError(f"run {key!r} is {row.state}, and the cost of all its attempts is known")
         closed, recorded = await self._books.closed(key), await in_thread(self._records.costs_of, key)
