@@ -418,8 +418,8 @@ class OpenBatch(Generic[T]):
             raise BatchError(f"batch {self.batch.name!r} has no run {key!r}")
         if not bookings and row.state == "running":
             raise BatchError(
-                f"run {key!r} is running: its cost is booked when it ends. If its worker was lost, start another one,"
-                " which settles it"
+                f"run {key!r} is running: its cost is booked when it ends. If its worker was lost, start another"
+                " one, which settles it"
             )
         if not bookings and row.state != "unknown":
             raise BatchError(f"run {key!r} is {row.state}, and the cost of all its attempts is known")
