@@ -796,10 +796,8 @@ def complete_address(url: str) -> sa.URL:
     """Return the address of a Postgres database, with time limits, and UTF-8 whatever the role has set."""
     try:
         address = sa.make_url(url)
-    except (
-        ValueError,
-        sa.exc.ArgumentError,
-    ):  # it shows what follows the last colon, which may be a part of the password
+    except (ValueError, sa.exc.ArgumentError):
+        # Its text shows what follows the last colon, which may be a part of the password.
         raise BatchError(
             "the postgresql:// address cannot be read: it must be postgresql://user:password@host:port/database,"
             " with a number as the port, and %40, %3A and %2F for @, : and / in the password"

@@ -8,7 +8,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from toolwire._conversation.process_transport import ProcessTransport
 from toolwire._conversation.reading import Reader
@@ -25,9 +25,6 @@ from toolwire.messages.conversation import AnyMessage
 from toolwire.official import PACKAGE
 from toolwire.options.agent_options import ClaudeAgentOptions
 from toolwire.options.command_line import build_environment
-
-if TYPE_CHECKING:
-    pass
 
 
 class SubprocessCLITransport(ProcessTransport):

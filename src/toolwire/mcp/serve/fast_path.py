@@ -167,7 +167,7 @@ class FastPath:
     # Calls.
 
     async def _call(self, request: "_Request") -> "bytes | EarlyCall":
-        """Run a call. Returns its response, or the call if that cannot be answered here."""
+        """Run a call. Returns its response; or the call, if it takes long or its result is for `mcp` to handle."""
         client = request.client
         key = (client, str(request.id))
 
