@@ -28,7 +28,7 @@ from toolwire.catalog.profile.rules import check_address
 from toolwire.catalog.profile.tables import NetworkSettings
 from toolwire.catalog.refresh import RefreshedServer, Status
 from toolwire.catalog.secrets import CREDENTIALS
-from toolwire.catalog.tools.definitions import LONGEST, Skipped, Wish, assign, slug
+from toolwire.catalog.tools.definitions import LONGEST, Skipped, assign, slug
 from toolwire.catalog.values import tidy
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
 from toolwire.openapi.document import MOST_BYTES, Document, as_object, have_changed, open_document, read_bytes
@@ -399,9 +399,9 @@ class OpenAPI(RefreshedServer):
 
     def _assign_names(self, listed: Sequence[ListedOperation]) -> dict[str, str | None]:
         longest = max(LONGEST - len(full_name(self.name, "")), _LONGEST_NAME)
-        wishes = [Wish(each.label, slug(each.name) or f"{each.method}_operation") for each in listed]
+        bases = {each.label: slug(each.name) or f"{each.method}_operation" for each in listed}
         taken = set(self.tools) - self._own
-        names = assign(wishes, taken=taken, known=self._names, longest=longest)
+        names = assign(bases, taken=taken, known=self._names, longest=longest)
         self._names = {label: name for label, name in names.items() if name is not None}
         return names
 

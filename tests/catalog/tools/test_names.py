@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.catalog.tools.definitions import (
-    Wish,
     assign,
     base_name,
     check_renames,
@@ -25,7 +24,7 @@ ID = "65f1c0ffee65f1c0ffee65f1"
 
 def named(*bases, **settings):
     """Return the assigned names of entries "0", "1", ... that want these base names."""
-    return assign([Wish(str(index), base) for index, base in enumerate(bases)], **settings)
+    return assign({str(index): base for index, base in enumerate(bases)}, **settings)
 
 
 @pytest.mark.parametrize(
@@ -176,16 +175,18 @@ TEXTS = st.one_of(
 )
 def test_names_are_legal_unique_and_independent_of_the_order(entries, taken, namespace, known, shuffle):
     """This holds for any entry names, taken names and known names."""
-    wishes = [Wish(who, base_name(who, name, "")) for who, name in entries.items()]
-    names = assign(wishes, taken=taken, namespace=namespace, known=known)
+    bases = {who: base_name(who, name, "") for who, name in entries.items()}
+    names = assign(bases, taken=taken, namespace=namespace, known=known)
     assert names.keys() == entries.keys()
     assert all(name is not None and LEGAL.fullmatch(name) and is_legal(name) for name in names.values())
     keys = [wire_name(name).casefold() for name in names.values()]
     assert len(set(keys)) == len(keys)
     assert {wire_name(name).casefold() for name in taken}.isdisjoint(keys)
-    shuffle.shuffle(wishes)
-    assert assign(wishes, taken=taken, namespace=namespace, known=known) == names
-    assert assign(wishes, taken=taken, namespace=namespace, known=names) == names
+    order = list(bases)
+    shuffle.shuffle(order)
+    bases = {who: bases[who] for who in order}
+    assert assign(bases, taken=taken, namespace=namespace, known=known) == names
+    assert assign(bases, taken=taken, namespace=namespace, known=names) == names
 
 
 def test_ten_thousand_namesakes_are_named_quickly():

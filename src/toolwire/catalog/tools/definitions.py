@@ -43,14 +43,6 @@ _LONGEST_NAMESPACE: Final = 32
 _DIGITS: Final = (0, 8, 12, 20, 32)
 
 
-@dataclass(frozen=True)
-class Wish:
-    """The name that an entry would get without conflicts. `id` must be unique."""
-
-    id: str
-    base: str
-
-
 def identity(name: str) -> str:
     """Return a name without case and punctuation, to recognize a tool under another id."""
     return "".join(each for each in name.casefold() if each.isalnum())
@@ -93,7 +85,7 @@ def base_name(id: str, name: str, description: str, separator: str = " — ") ->
 
 
 def assign(
-    wishes: Collection[Wish],
+    bases: Mapping[str, str],
     *,
     taken: Collection[str] = (),
     namespace: str = "",
@@ -102,14 +94,13 @@ def assign(
 ) -> dict[str, str | None]:
     """Return entry id -> legal name, unique even for clients that ignore case. None if no name is free.
 
-    The names do not depend on the order of the wishes. Entries that want the same name all get a suffix made from
-    their id: none of them has precedence, and a model must not confuse them. But an entry that had a name in an
-    earlier run (`known`) keeps it, and only the new one gets a suffix. A name that is too long (over `longest`
-    characters) always gets a suffix, so that a later entry with the same name changes nothing.
+    `bases` are the names that the entries would get without conflicts, by id. Entries with the same base name all
+    get a suffix made from their id: none of them has precedence, and a model must not confuse them. But an entry
+    that had a name in an earlier run (`known`) keeps it, and only the new one gets a suffix. A name that is too
+    long (over `longest` characters) always gets a suffix, so that a later entry with the same name changes nothing.
     """
     prefix = prefix_of(namespace)
     reserved = {_key(name) for name in taken}
-    bases = {wish.id: wish.base for wish in wishes}
     kept = _keep_known_names(bases, prefix, known or {}, reserved, longest)
     levels = {who: int(len(prefix) + len(base) > longest) for who, base in bases.items()} | kept
     losers: set[str] = set()
@@ -313,15 +304,15 @@ def define(
             skipped.append(_skip(entry, str(reason)))
         except Exception as error:  # noqa: BLE001 - a bug of ours with one schema must not affect the others
             skipped.append(_skip(entry, f"its schema cannot be read: {type(error).__name__}"))
-    rights, wishes, bases = dict(known or {}), [], dict[str, str]()
+    known, bases, wanted = dict(known or {}), dict[str, str](), dict[str, str]()
     for entry, _, _ in usable.values():
         base = bases[entry.id] = base_name(entry.id, _text(entry.name), _text(entry.description), separator)
         new = rename.get(entry.id) or rename.get(base) or rename.get(_text(entry.name))
-        wishes.append(Wish(entry.id, new or base))
+        wanted[entry.id] = new or base
         if new:  # a name that the user chose has precedence over earlier names
             own = f"{prefix}{new}"
-            rights = {who: had for who, had in rights.items() if had != own} | {entry.id: own}
-    names = assign(wishes, taken=taken, namespace=namespace, known=rights)
+            known = {who: had for who, had in known.items() if had != own} | {entry.id: own}
+    names = assign(wanted, taken=taken, namespace=namespace, known=known)
     definitions = []
     for entry, schema, notes in usable.values():
         if (name := names[entry.id]) is None:
