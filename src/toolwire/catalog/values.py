@@ -4,7 +4,8 @@ Owns the maximum length of a text for the model, and the conversion of a value t
 schemas.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from toolwire._protocol.json_codec import dumps, loads
@@ -15,9 +16,7 @@ TYPES: Final = ("string", "integer", "number", "boolean", "object", "array", "nu
 _TRUE: Final = {"true", "yes", "1", "on"}
 _FALSE: Final = {"false", "no", "0", "off"}
 _MOST_DIGITS: Final = 7
-
-NOWHERE: Final = object()
-"""The result for a path that does not exist."""
+_NOWHERE: Final = object()
 
 
 def tidy(text: Any, longest: int = LONGEST_TEXT) -> str:
@@ -61,15 +60,34 @@ def get_path(data: Any, path: str) -> Any:
     A step `-1` is the last element of a list. Of several paths (`price|function.price`) the first with a value is
     used.
     """
-    if "|" in path:
-        return next((found for each in path.split("|") if (found := get_path(data, each)) is not None), None)
-    found = _follow(data, path)
-    return None if found is NOWHERE else found
+    return find_path(data, path)[1]
 
 
 def has_path(data: Any, path: str) -> bool:
     """True if a path, or one of several, exists, even if its value is null."""
-    return any(_follow(data, each) is not NOWHERE for each in path.split("|"))
+    return find_path(data, path)[0]
+
+
+def find_path(data: Any, path: str) -> tuple[bool, Any]:
+    """Return whether a path exists, and its value as `get_path` does."""
+    exists = False
+    for steps in _split(path):
+        value = data
+        for step in steps:
+            value = value.get(step, _NOWHERE) if isinstance(value, dict) else _get_element(value, step)
+            if value is _NOWHERE:
+                break
+        else:
+            exists = True
+            if value is not None:
+                return True, value
+    return exists, None
+
+
+@lru_cache(256)
+def _split(path: str) -> tuple[tuple[str, ...], ...]:
+    """Split a path into the steps of each alternative, once for all items of a list."""
+    return tuple(tuple(each.split(".")) for each in path.split("|") if each)
 
 
 def is_true(value: Any) -> bool:
@@ -84,25 +102,15 @@ def is_denied(value: Any) -> bool:
     return isinstance(value, (str, bool, int, float)) and str(value).strip().lower() in _FALSE
 
 
-def _follow(data: Any, path: str) -> Any:
-    if not path:
-        return NOWHERE
-    for step in path.split("."):
-        data = data.get(step, NOWHERE) if isinstance(data, Mapping) else get_element(data, step)
-        if data is NOWHERE:
-            break
-    return data
-
-
-def get_element(data: Any, step: str) -> Any:
-    """Take one step of a path into a list: `0` is its first element, `-1` its last. NOWHERE if there is none."""
+def _get_element(data: Any, step: str) -> Any:
+    """Take one step of a path into a list: `0` is its first element, `-1` its last."""
     if not isinstance(data, list) or not data:
-        return NOWHERE
+        return _NOWHERE
     if step == "-1":
         return data[-1]
     if step.isascii() and step.isdecimal() and len(step) < _MOST_DIGITS and int(step) < len(data):
         return data[int(step)]
-    return NOWHERE
+    return _NOWHERE
 
 
 def _convert_to(value: Any, kind: str) -> Any:

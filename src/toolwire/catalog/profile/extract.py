@@ -5,13 +5,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, Final
 
 from toolwire.catalog.money import micros
 from toolwire.catalog.profile.tables import Balance, EntryPaths, Price, rate_of
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.catalog.values import NOWHERE, get_element, get_path
+from toolwire.catalog.values import find_path, get_path
 from toolwire.errors import CatalogError
 from toolwire.tools.schema.arguments import clip
 
@@ -66,24 +65,10 @@ def read_item(paths: EntryPaths, item: Any) -> Item:
 
 def _read(item: Any, setting: str, path: str, found: list[str]) -> Any:
     """Return the value at a path, or None. Adds the setting to `found` if the path exists, even with null."""
-    for steps in _steps(path):
-        value = item
-        for step in steps:
-            value = value.get(step, NOWHERE) if isinstance(value, dict) else get_element(value, step)
-            if value is NOWHERE:
-                break
-        else:
-            if setting not in found:
-                found.append(setting)
-            if value is not None:
-                return value
-    return None
-
-
-@lru_cache(256)
-def _steps(path: str) -> tuple[tuple[str, ...], ...]:
-    """Split a path into the steps of each alternative, once for all items."""
-    return tuple(tuple(each.split(".")) for each in path.split("|") if each)
+    exists, value = find_path(item, path)
+    if exists:
+        found.append(setting)
+    return value
 
 
 def _read_prices(
