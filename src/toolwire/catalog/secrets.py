@@ -107,12 +107,11 @@ class _Sources:
 
     def value_of(self, secret: Secret, values: list[str]) -> str:
         """Return the bare secret, or "". Adds the parts that it was made from to `values`."""
-        own = SecretPart(variable=secret.variable, name=secret.name) if secret.variable else None
-        if own and (value := self.find(own, stored=False)):
+        if secret.variable and (value := self.find(secret, stored=False)):
             return value
         parts = [self.find(each, stored=False) for each in secret.parts]
         if not (parts and all(parts)):
-            if own and (value := self.find(own)):
+            if secret.variable and (value := self.find(secret)):
                 return value
             parts = [self.find(each) for each in secret.parts]
         if not (parts and all(parts)):
@@ -142,7 +141,7 @@ def _describe_missing(missing: list[Secret], sources: _Sources, file: str | Path
         lacking = [each for each in secret.parts if not sources.find(each)]
         some_set = len(lacking) < len(secret.parts)  # then the user probably wants to set the other parts
         if secret.variable and not some_set:
-            wanted.append(SecretPart(variable=secret.variable, name=secret.name))
+            wanted.append(secret)
             if secret.parts:
                 otherwise = f" (or {' and '.join(each.variable for each in secret.parts)})"
         else:

@@ -136,9 +136,8 @@ def _reference_lines(title: str, model: type[Table]) -> Iterator[str]:
     yield "| setting | default | meaning |"
     yield "|---|---|---|"
     # The table's own settings come before those that all requests have.
-    for name, field in sorted(
-        model.model_fields.items(), key=lambda each: each[0] not in model.__annotations__
-    ):
+    shared = tables.Request.model_fields
+    for name, field in sorted(model.model_fields.items(), key=lambda each: each[0] in shared):
         meaning = (field.description or "").replace("|", "\\|")
         yield f"| `{field.alias or name}` | {_show_default(field.default)} | {meaning} |"
 

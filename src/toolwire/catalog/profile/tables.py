@@ -96,14 +96,10 @@ class SecretPart(Table):
         return self.name or self.variable.lower()
 
 
-class Secret(Table):
+class Secret(SecretPart):
     """One secret: where it comes from and where it is sent."""
 
     variable: OptionalVariable = Field(default="", description="The environment variable with the secret.")
-    name: Text = Field(
-        default="",
-        description="The name in a credentials file. Empty: the name of the variable in lower case.",
-    )
     parts: tuple[SecretPart, ...] = Field(
         default=(),
         description="Used if `variable` is not set: the values that make up the secret, joined with `:`, such as a "
@@ -124,11 +120,6 @@ class Secret(Table):
         description="The text that is sent, such as `Bearer {value}`. With `basic` it is `user:password`: "
         "`api:{value}` for a fixed user, `{value}:` for a key instead of the user.",
     )
-
-    @property
-    def file_name(self) -> str:
-        """The name in a credentials file; empty if the secret has no variable of its own."""
-        return self.name or self.variable.lower()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
