@@ -13,7 +13,6 @@ from toolwire._support.addresses import is_loopback
 from toolwire.errors import UsageError
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+")
 # Headers that the connection sets itself: a profile could use them to reach another host or to smuggle a request.
 CONNECTION_HEADERS: Final = frozenset(
@@ -24,7 +23,6 @@ CONNECTION_HEADERS: Final = frozenset(
     }
 )
 _SLASH: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
-_MOST_TIMEOUT: Final = 24 * 3600
 _MOST_KEY: Final = 200
 _MOST_VALUE: Final = 4_000
 _MOST_SHOWN: Final = 80
@@ -140,44 +138,11 @@ def check_key(name: str) -> str:
     return name
 
 
-def check_variable(name: str) -> str:
-    """Check the name of an environment variable."""
-    if not _VARIABLE.fullmatch(name):
-        raise ValueError(f"must be the name of an environment variable, got {name[:80]!r}")
-    return name
-
-
 def check_template(template: str) -> str:
     """Check a template: a text that contains `{value}` once."""
     if template.count("{value}") != 1 or not template.isprintable() or not template.isascii():
         raise ValueError("must contain {value} once, such as 'Bearer {value}'")
     return template
-
-
-def check_seconds(value: Any) -> float:
-    """Check a number of seconds."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not 0 < value <= _MOST_TIMEOUT:
-        raise ValueError(f"must be a number of seconds, over 0 and at most a day, got {show_value(value)}")
-    return float(value)
-
-
-def check_status(value: Any) -> int:
-    """Check an HTTP status."""
-    if type(value) is not int or not 100 <= value <= 599:  # noqa: PLR2004 - the range of HTTP statuses
-        raise ValueError(f"must be an HTTP status such as 404, got {show_value(value)}")
-    return value
-
-
-def check_rate(value: Any) -> float:
-    """Check the worth of one unit in dollars."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not 0 < value <= 1_000_000:  # noqa: PLR2004
-        raise ValueError(
-            "must be dollars, cents, micros, or the worth of one unit in dollars such as 0.01, "
-            f"got {show_value(value)}"
-        )
-    return float(value)
 
 
 def show_value(value: Any) -> str:

@@ -14,19 +14,33 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
     StrictInt,
     StrictStr,
-    WithJsonSchema,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
     model_validator,
 )
 
 from toolwire.catalog.money import RATES
 from toolwire.catalog.profile import rules
+
+
+def _expect(what: str) -> WrapValidator:
+    """Return a validator that says what a value must be, in place of pydantic's own messages."""
+
+    def check(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:
+            raise ValueError(f"must be {what}, got {rules.show_value(value)}") from None
+
+    return WrapValidator(check)
+
 
 Text = StrictStr
 PathInto = Annotated[StrictStr, Field(max_length=1_000, examples=["data.items", "price|function.price"])]
@@ -35,29 +49,19 @@ CallPath = Annotated[StrictStr, AfterValidator(rules.check_call_path)]
 Key = Annotated[StrictStr, AfterValidator(rules.check_key)]
 Header = Annotated[StrictStr, AfterValidator(rules.check_header)]
 HeaderValue = Annotated[StrictStr, AfterValidator(rules.check_header_value)]
-Variable = Annotated[StrictStr, AfterValidator(rules.check_variable)]
-OptionalVariable = Annotated[StrictStr, AfterValidator(lambda name: name and rules.check_variable(name))]
+_A_VARIABLE: Final = _expect("the name of an environment variable")
+Variable = Annotated[StrictStr, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$"), _A_VARIABLE]
+OptionalVariable = Annotated[StrictStr, Field(pattern="^([A-Za-z_][A-Za-z0-9_]*)?$"), _A_VARIABLE]
 Network = Annotated[StrictStr, AfterValidator(rules.check_network)]
 Seconds = Annotated[
     float,
-    BeforeValidator(rules.check_seconds),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 86400}),
+    Field(strict=True, gt=0, le=24 * 3600),
+    _expect("a number of seconds, over 0 and at most a day"),
 ]
-Status = Annotated[
-    int,
-    BeforeValidator(rules.check_status),
-    WithJsonSchema({"type": "integer", "minimum": 100, "maximum": 599}),
-]
-
-
-def _check_unit(value: Any) -> Any:
-    return value if isinstance(value, str) and value in RATES else rules.check_rate(value)
-
-
+Status = Annotated[StrictInt, Field(ge=100, le=599), _expect("an HTTP status such as 404")]
 Unit = Annotated[
-    Literal["dollars", "cents", "micros"] | float,
-    BeforeValidator(_check_unit),
-    WithJsonSchema({"anyOf": [{"enum": list(RATES)}, {"type": "number", "exclusiveMinimum": 0}]}),
+    Literal["dollars", "cents", "micros"] | Annotated[float, Field(strict=True, gt=0, le=1_000_000)],
+    _expect("dollars, cents, micros, or the worth of one unit in dollars such as 0.01"),
 ]
 """`dollars`, `cents`, `micros`, or the worth of one unit in dollars."""
 
