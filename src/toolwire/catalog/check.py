@@ -361,21 +361,17 @@ def _parameters(schema: Any) -> Mapping[str, Any]:
 
 def _mask_request(profile: Profile, request: OutgoingRequest) -> OutgoingRequest:
     """Return the request as it would be sent, with masked secrets and a whole URL."""
-    masked = Credentials(
-        headers={
-            ("Authorization" if each.place == "basic" else each.key): (
-                f"Basic {_MASK}" if each.place == "basic" else each.template.replace("{value}", _MASK)
-            )
-            for each in profile.secrets.values()
-            if each.place != "query"
-        },
-        query={
-            each.key: each.template.replace("{value}", _MASK)
-            for each in profile.secrets.values()
-            if each.place == "query"
-        },
-    )
-    sent = add_credentials(request, masked)
+    headers: dict[str, str] = {}
+    query: dict[str, str] = {}
+    for each in profile.secrets.values():
+        shown = each.template.replace("{value}", _MASK)
+        if each.place == "query":
+            query[each.key] = shown
+        elif each.place == "basic":
+            headers["Authorization"] = f"Basic {_MASK}"
+        else:
+            headers[each.key] = shown
+    sent = add_credentials(request, Credentials(headers, query))
     target = profile.base_url.rstrip("/") + sent.target.replace(_ENCODED_MASK, _MASK)
     return OutgoingRequest(sent.method, target, sent.headers, sent.content)
 

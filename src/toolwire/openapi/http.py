@@ -24,7 +24,7 @@ from toolwire.catalog.http.answers import (
     parse_retry_after,
 )
 from toolwire.catalog.http.connection import Connections, Network, Order, Retry
-from toolwire.catalog.http.requests import DEFAULT_PORTS, OutgoingRequest
+from toolwire.catalog.http.requests import OutgoingRequest
 from toolwire.catalog.profile.rules import check_address
 from toolwire.catalog.profile.tables import NetworkSettings
 from toolwire.catalog.secrets import Credentials
@@ -116,17 +116,3 @@ def split_url(url: str, network: NetworkSettings, what: str) -> tuple[str, str]:
     if not rest.isascii() or not rest.isprintable() or " " in rest:
         raise UsageError(f"{what} must be a valid URL, got {url[:200]!r}")
     return origin, rest
-
-
-def same_origin(one: str, other: str) -> bool:
-    """True if two URLs have the same scheme, host and port."""
-    return _origin(one) == _origin(other)
-
-
-def _origin(url: str) -> tuple[str, str, int | None] | None:
-    try:
-        parts = urlsplit(url)
-        port = parts.port or DEFAULT_PORTS.get(parts.scheme)
-    except ValueError:
-        return None
-    return parts.scheme.lower(), (parts.hostname or "").lower(), port

@@ -25,12 +25,12 @@ from toolwire._support.secrets import keep_secret
 from toolwire._support.words import closest
 from toolwire.catalog.http.answers import is_success
 from toolwire.catalog.http.connection import check_value
-from toolwire.catalog.http.requests import OutgoingRequest
+from toolwire.catalog.http.requests import OutgoingRequest, same_origin
 from toolwire.catalog.profile.rules import is_header
 from toolwire.catalog.secrets import read_credentials_file
 from toolwire.errors import CatalogError, UsageError
 from toolwire.openapi.document import Document, Unusable, as_object
-from toolwire.openapi.http import Limits, Response, same_origin
+from toolwire.openapi.http import Limits, Response
 from toolwire.openapi.operations import Requirement
 
 Kind = Literal["apiKey", "basic", "bearer", "unsupported"]

@@ -23,7 +23,7 @@ from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
 from toolwire.catalog.http.connection import Retry
-from toolwire.catalog.http.requests import OutgoingRequest
+from toolwire.catalog.http.requests import OutgoingRequest, same_origin
 from toolwire.catalog.profile.rules import check_address
 from toolwire.catalog.profile.tables import NetworkSettings
 from toolwire.catalog.refresh import RefreshedServer, Status
@@ -32,15 +32,7 @@ from toolwire.catalog.tools.definitions import LONGEST, Skipped, assign, slug
 from toolwire.catalog.values import tidy
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
 from toolwire.openapi.document import MOST_BYTES, Document, as_object, have_changed, open_document, read_bytes
-from toolwire.openapi.http import (
-    SAFE_METHODS,
-    Limits,
-    NoResponse,
-    Response,
-    Sender,
-    same_origin,
-    split_url,
-)
+from toolwire.openapi.http import SAFE_METHODS, Limits, NoResponse, Response, Sender, split_url
 from toolwire.openapi.operations import ListedOperation, Operation, list_operations, read_operations
 from toolwire.openapi.requests import build_request
 from toolwire.openapi.responses import to_tool_result

@@ -9,12 +9,12 @@ is left out, a list of such values repeats its name (`tag=a&tag=b`), and anythin
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
 
 from toolwire._protocol.json_codec import dumps
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.profile.rules import climbs
-from toolwire.catalog.profile.tables import Request
+from toolwire.catalog.profile.tables import Balance, Call, ListRequest
 from toolwire.catalog.secrets import Credentials
 from toolwire.errors import CatalogError
 
@@ -59,8 +59,6 @@ def page_request(profile: Profile, position: Position) -> OutgoingRequest:
     request = _request(
         profile,
         profile.list,
-        profile.list.method,
-        profile.list.path,
         query={} if in_body else {name: str(value) for name, value in where.items()}.items(),
         fields={**profile.list.body, **(where if in_body else {})},
     )
@@ -89,7 +87,7 @@ def order_request(
         extra["Cache-Control"] = "no-store"  # a paid result must not come from a cache on the way
     if call.idempotency_header:
         extra[call.idempotency_header] = key
-    request = _request(profile, call, call.method, path, query=query, fields=fields, headers=extra)
+    request = _request(profile, call, path, query=query, fields=fields, headers=extra)
     if len(request.target) > _LONGEST_TARGET:
         raise CatalogError(
             f"the request is too long: its path and query have {len(request.target):,} characters, "
@@ -103,7 +101,7 @@ def balance_request(profile: Profile) -> OutgoingRequest:
     balance = profile.balance
     if balance is None:
         raise CatalogError(f"profile {profile.name} has no [balance], so the balance cannot be fetched")
-    return _request(profile, balance, balance.method, balance.path, fields=dict(balance.body))
+    return _request(profile, balance, fields=dict(balance.body))
 
 
 def add_credentials(request: OutgoingRequest, credentials: Credentials) -> OutgoingRequest:
@@ -119,32 +117,23 @@ def next_link(profile: Profile, link: str, current: str) -> str:
 
     `current` is the target of the page with the link: a link may be relative to it.
     """
-    base = urlsplit(profile.base_url)
-    base_path = base.path.rstrip("/")
+    base = profile.base_url.rstrip("/")
+    base_path = urlsplit(base).path
     try:
-        found = urlsplit(link.strip())
-        port = found.port
+        steps = urlsplit(link.strip()).path  # `urljoin` would resolve . and ..
+        found = urlsplit(urljoin(base + current, link.strip()))
     except ValueError:
         raise CatalogError(
             "the link to the next page is not a valid URL, so the rest of the list cannot be read"
         ) from None
-    here = (base.scheme, base.hostname, base.port or DEFAULT_PORTS[base.scheme])
-    there = (found.scheme or base.scheme, found.hostname or base.hostname, port)
-    if not found.netloc and not found.scheme:
-        there = here
-    elif port is None:
-        there = (*there[:2], DEFAULT_PORTS.get(there[0]))
-    if there != here:
+    if not same_origin(found.geturl(), base):
         raise CatalogError(
             f"the link to the next page leads to {str(found.hostname)[:100]}, which is not the API's origin: it is "
             "not followed"
         )
     path = found.path
-    if not path:
-        path = base_path + urlsplit(current).path
-    elif not path.startswith("/"):
-        path = (base_path + urlsplit(current).path).rpartition("/")[0] + "/" + path
-    if not (path == base_path or path.startswith(f"{base_path}/")) or climbs(path) or not _is_plain(path):
+    inside = path == base_path or path.startswith(f"{base_path}/")
+    if not inside or climbs(steps) or not _is_plain(path):
         raise CatalogError(
             f"the link to the next page leads to {path[:100]!r}, outside base_url: it is not followed"
         )
@@ -159,6 +148,20 @@ def next_link(profile: Profile, link: str, current: str) -> str:
     return path.removeprefix(base_path) + (f"?{found.query}" if found.query else "")
 
 
+def same_origin(one: str, other: str) -> bool:
+    """True if two URLs have the same scheme, host and port."""
+    return _origin(one) == _origin(other)
+
+
+def _origin(url: str) -> tuple[str, str, int | None] | None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+    return parts.scheme, parts.hostname or "", port
+
+
 def write_json(value: Any) -> bytes:
     """Encode a value as JSON, with integers of any size. CatalogError if it is not JSON."""
     try:
@@ -169,9 +172,8 @@ def write_json(value: Any) -> bytes:
 
 def _request(
     profile: Profile,
-    table: Request,
-    method: str,
-    path: str,
+    table: ListRequest | Call | Balance,
+    path: str = "",
     *,
     query: Iterable[tuple[str, str]] = (),
     fields: Mapping[str, Any] | None = None,
@@ -179,13 +181,14 @@ def _request(
 ) -> OutgoingRequest:
     fixed = {**profile.request.query, **table.query}
     pairs = [*fixed.items(), *query]
+    path = path or table.path
     target = f"{path}?{_encode_query(pairs)}" if pairs else path
     made = _merge_headers({"Accept": _JSON}, headers or {}, profile.request.headers, table.headers)
     content = b""
-    if method != "GET":
+    if table.method != "GET":
         content = write_json(fields or {})
         made["Content-Type"] = _JSON
-    return OutgoingRequest(method, target, made, content)
+    return OutgoingRequest(table.method, target, made, content)
 
 
 def _merge_headers(*tables: Mapping[str, str]) -> dict[str, str]:
