@@ -274,6 +274,7 @@ async def test_headers_of_the_connection_and_of_credentials_are_not_arguments(ap
         {"id": 5, "kind": "fish"},
         {"id": 5, "body": {"name": 7}},
         {"id": 5, "body": []},
+        {"id": 5, "body": {"name": "\ud800"}},
         {"id": None},
     ],
 )

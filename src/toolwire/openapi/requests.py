@@ -1,8 +1,9 @@
 """Builds the HTTP request of a call: every argument goes to its place, escaped so that it cannot affect others.
 Pure.
 
-Arguments have already been validated against the operation's schema. The request contains no credentials; those are
-added when it is sent. If a request cannot be built, `CatalogError` says why and nothing is sent.
+Arguments have already been validated against the operation's schema, so all text can be encoded. The request
+contains no credentials; those are added when it is sent. If a request cannot be built, `CatalogError` says why and
+nothing is sent.
 """
 
 import base64
@@ -11,20 +12,13 @@ import re
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import quote_plus
 
-from toolwire.catalog.http.requests import OutgoingRequest
+from toolwire.catalog.http.requests import OutgoingRequest, write_json
 from toolwire.catalog.profile.rules import climbs
 from toolwire.errors import CatalogError
 from toolwire.openapi.operations import BODY, Body, Field, Operation, Parameter
-from toolwire.openapi.styles import (
-    Pairs,
-    encode_form,
-    to_json_text,
-    to_text,
-    write_header,
-    write_path,
-    write_query,
-)
+from toolwire.openapi.styles import Pairs, to_json_text, to_text, write_header, write_path, write_query
 
 _LONGEST_TARGET: Final = 32 * 1024
 _LONGEST_HEADER: Final = 8 * 1024
@@ -69,10 +63,10 @@ def build_request(operation: Operation, arguments: Mapping[str, Any]) -> Outgoin
 def write_body(body: Body, value: Any) -> tuple[bytes, str]:
     """Encode a body. Returns its bytes and content type."""
     if body.kind == "json":
-        return _to_bytes(to_json_text(value)), body.media_type
+        return write_json(value), body.media_type
     if body.kind == "text":
         charset = "" if "charset" in body.media_type.lower() else "; charset=utf-8"
-        return _to_bytes(to_text(value)), body.media_type + charset
+        return to_text(value).encode(), body.media_type + charset
     if body.kind == "binary":
         return _decode(value, BODY), body.media_type
     if not isinstance(value, Mapping):
@@ -81,7 +75,7 @@ def write_body(body: Body, value: Any) -> tuple[bytes, str]:
         pairs = [
             pair
             for name, each in value.items()
-            for pair in write_query(name, each, body.fields.get(name, _USUAL).style, encode_form)
+            for pair in write_query(name, each, body.fields.get(name, _USUAL).style, quote_plus)
         ]
         return "&".join(f"{name}={text}" for name, text in pairs).encode(), body.media_type
     return _write_multipart(body, value)
@@ -111,7 +105,7 @@ def _parts(name: str, value: Any, field: Field) -> list[tuple[str, bytes]]:
     where = f'Content-Disposition: form-data; name="{_quote(name)}"'
     if field.file:
         file = value if isinstance(value, Mapping) else {"base64": value}
-        content = _to_bytes(file["text"]) if "text" in file else _decode(file.get("base64"), name)
+        content = file["text"].encode() if "text" in file else _decode(file.get("base64"), name)
         media = str(file.get("content_type") or field.content_type or "application/octet-stream")
         if not _MEDIA.fullmatch(media):
             raise CatalogError(f"the content type of {name} is not valid: {media[:80]!r}; nothing was sent")
@@ -120,7 +114,7 @@ def _parts(name: str, value: Any, field: Field) -> list[tuple[str, bytes]]:
     nested = field.style.kind == "json" or isinstance(value, Mapping)
     media = field.content_type or ("application/json" if nested else "")
     text = to_json_text(value) if nested else to_text(value)
-    return [(f"{where}\r\nContent-Type: {media}" if media else where, _to_bytes(text))]
+    return [(f"{where}\r\nContent-Type: {media}" if media else where, text.encode())]
 
 
 def _fill(path: str, parameter: Parameter, value: Any) -> str:
@@ -160,10 +154,3 @@ def _decode(value: Any, name: str) -> bytes:
 def _quote(name: str) -> str:
     """Escape a name for `Content-Disposition`, as HTML forms do."""
     return name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A").replace("\0", "%00")
-
-
-def _to_bytes(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise CatalogError("the arguments have half of a surrogate pair, which is not valid text") from None

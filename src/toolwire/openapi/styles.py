@@ -1,19 +1,18 @@
 """Serialises the values of parameters: every style of the standard, for every type.
 
 Owns the serialisation of OpenAPI 3 (`style`, `explode`, `allowReserved`) and Swagger 2 (`collectionFormat`), after
-RFC 6570. Pure. Values are JSON that has already been validated. Null and empty lists are left out, as RFC 6570
-leaves out undefined values. Values nested deeper than the standard describes are written as JSON, except for
-`deepObject`, which continues with brackets: `a[b][0]=x`.
+RFC 6570. Pure. Values are JSON that has already been validated, so all text can be encoded. Null and empty lists
+are left out, as RFC 6570 leaves out undefined values. Values nested deeper than the standard describes are written
+as JSON, except for `deepObject`, which continues with brackets: `a[b][0]=x`.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote
 
 from toolwire.catalog.http.requests import write_json
-from toolwire.errors import CatalogError
 
 Kind = Literal["simple", "label", "matrix", "form", "deepObject", "json"]
 Encode = Callable[[str], str]
@@ -52,17 +51,12 @@ def to_json_text(value: Any) -> str:
 
 def encode(text: str) -> str:
     """Percent-encode everything but letters, digits, `-`, `.`, `_` and `~`."""
-    return _percent_encode(quote, text, safe="")
-
-
-def encode_form(text: str) -> str:
-    """Encode as HTML forms do: a space is a plus sign."""
-    return _percent_encode(quote_plus, text, safe="")
+    return quote(text, safe="")
 
 
 def encode_reserved(text: str) -> str:
     """Percent-encode, but keep reserved characters that are harmless in a query, and triples such as %20."""
-    return _SINGLE_PERCENT.sub("%25", _percent_encode(quote, text, safe=_RESERVED + "%"))
+    return _SINGLE_PERCENT.sub("%25", quote(text, safe=_RESERVED + "%"))
 
 
 def write_path(name: str, value: Any, style: Style) -> str:
@@ -136,10 +130,3 @@ def _brackets(name: str, value: Any) -> list[tuple[str, Any]]:
 
 def _present(value: Mapping[str, Any]) -> dict[str, Any]:
     return {key: each for key, each in value.items() if each is not None}
-
-
-def _percent_encode(quoting: Callable[..., str], text: str, safe: str) -> str:
-    try:
-        return quoting(text, safe=safe)
-    except UnicodeEncodeError:
-        raise CatalogError("the arguments have half of a surrogate pair, which is not valid text") from None
