@@ -23,7 +23,7 @@ from toolwire.catalog.http.answers import (
     is_success,
     parse_retry_after,
 )
-from toolwire.catalog.http.connection import Connections, Network, Order, Retry
+from toolwire.catalog.http.connection import Connections, Order, Retry
 from toolwire.catalog.http.requests import OutgoingRequest
 from toolwire.catalog.profile.rules import check_address
 from toolwire.catalog.profile.tables import NetworkSettings
@@ -68,7 +68,7 @@ class Sender:
 
     def __init__(self, base_url: str, network: NetworkSettings, *, retry: Retry | None = None) -> None:
         self._retry = retry or Retry()
-        self._connections = Connections(base_url, Credentials(), network=Network.of(network))
+        self._connections = Connections(base_url, Credentials(), network)
 
     async def send(self, request: OutgoingRequest, limits: Limits, scrubber: Scrubber) -> Response:
         """Send a request and read the response. `NoResponse` if there is none, else `CatalogError`."""

@@ -8,6 +8,7 @@ import ssl
 import threading
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -21,7 +22,7 @@ from cryptography.x509.oid import NameOID
 from shared.market import api_for
 from shared.waiting import eventually
 from toolwire.catalog.http.answers import describe_error
-from toolwire.catalog.http.connection import Base, Network, Retry
+from toolwire.catalog.http.connection import Base, Retry, make_ssl_context
 from toolwire.catalog.http.transport import OneRequestTransport, connect
 from toolwire.errors import CatalogError
 
@@ -285,7 +286,7 @@ async def test_the_tickets_of_a_tls_session_are_no_sign_that_the_server_hangs_up
         answer(peer, connection)
 
     with listening(greet, context) as (_, port):
-        transport = OneRequestTransport(Network(ca_file=ca_file).ssl_context)
+        transport = OneRequestTransport(partial(make_ssl_context, ca_file))
         assert await send(transport, request_to(port, "https", before_send)) == (200, b"{}")
     assert seen == [True]
 
@@ -305,7 +306,7 @@ async def test_a_tls_connection_that_was_cut_while_the_order_was_booked_is_known
         raise httpx2.ConnectError("it is gone")
 
     with listening(hang_up, context) as (_, port):
-        transport = OneRequestTransport(Network(ca_file=ca_file).ssl_context)
+        transport = OneRequestTransport(partial(make_ssl_context, ca_file))
         with pytest.raises(httpx2.ConnectError, match="it is gone"):
             await send(transport, request_to(port, "https", before_send))
 
@@ -320,10 +321,8 @@ async def test_a_request_goes_through_the_proxy(secure, certificate):
         booked.append(len(proxy.heard))
 
     with listening(answer, context if secure else None) as (api, port), listening(tunnel()) as (proxy, via):
-        network = Network(
-            proxy=httpx2.Proxy(f"http://127.0.0.1:{via}", auth=("me", "secret")), ca_file=ca_file
-        )
-        transport = OneRequestTransport(network.ssl_context, network.proxy)
+        named = httpx2.Proxy(f"http://127.0.0.1:{via}", auth=("me", "secret"))
+        transport = OneRequestTransport(partial(make_ssl_context, ca_file), named)
         request = request_to(port, "https" if secure else "http", before_send, host="localhost")
         assert await send(transport, request) == (200, b"{}")
     assert proxy.heard[0].startswith(b"CONNECT localhost:%d HTTP/1.1\r\n" % port)
@@ -350,10 +349,10 @@ async def test_certificates_of_our_own_are_trusted_when_named(certificate):
     """Without `ca_file` the certificate is refused."""
     context, ca_file = certificate
     with listening(answer, context) as (_, port):
-        good = OneRequestTransport(Network(ca_file=ca_file).ssl_context)
+        good = OneRequestTransport(partial(make_ssl_context, ca_file))
         assert await send(good, request_to(port, "https")) == (200, b"{}")
         with pytest.raises(httpx2.ConnectError) as refused:
-            await send(OneRequestTransport(Network().ssl_context), request_to(port, "https"))
+            await send(OneRequestTransport(make_ssl_context), request_to(port, "https"))
     assert "CERTIFICATE_VERIFY_FAILED" in describe_error(refused.value)
 
 
@@ -364,7 +363,7 @@ def test_a_file_that_holds_no_certificates_is_an_error(tmp_path, text):
     if text is not None:
         file.write_text(text)
     with pytest.raises(CatalogError, match=r"network.ca_file .*ca.pem cannot be read as certificates"):
-        Network(ca_file=str(file)).ssl_context()
+        make_ssl_context(str(file))
 
 
 # --- internal addresses ---

@@ -38,7 +38,6 @@ from toolwire.catalog.http.connection import (
     CONNECT_TIMEOUT,
     Connections,
     Halted,
-    Network,
     OnSend,
     Order,
     Resolver,
@@ -81,9 +80,9 @@ class Api:
         self._connections = Connections(
             profile.base_url,
             credentials,
+            profile.network,
             resolver=resolver,
             connect_timeout=connect_timeout,
-            network=Network.of(profile.network, credentials.proxy),
             transport=transport,
             ssl_context=ssl_context,
         )

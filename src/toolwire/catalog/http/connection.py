@@ -73,35 +73,25 @@ async def resolve(host: str, port: int) -> Sequence[str]:
     return [str(place[0]) for *_, place in found]
 
 
-@dataclass(frozen=True)
-class Network:
-    """The network settings of a profile: how and where connections may be made."""
+def make_ssl_context(ca_file: str = "") -> ssl.SSLContext:
+    """Create a TLS context that trusts the certificates in a file, or the system's if it is empty.
 
-    allow: tuple[IPNetwork, ...] = ()
-    """Internal addresses that the API may have."""
-    proxy: httpx2.Proxy | None = None
-    ca_file: str = ""
+    CatalogError if the file cannot be read.
+    """
+    if not ca_file:
+        return httpx2.create_ssl_context(trust_env=False)
+    try:
+        return ssl.create_default_context(cafile=Path(ca_file).expanduser())
+    except (OSError, ssl.SSLError) as error:
+        raise CatalogError(
+            f"network.ca_file {ca_file} cannot be read as certificates (PEM): {error}"
+        ) from error
 
-    @classmethod
-    def of(cls, settings: NetworkSettings, proxy_login: str = "") -> "Network":
-        """Create it from the settings of a profile. `proxy_login` is `user:password` for the proxy."""
-        proxy = None
-        if settings.proxy:
-            user, mark, password = proxy_login.partition(":")
-            proxy = httpx2.Proxy(settings.proxy, auth=(user, password) if mark else None)
-        allow = tuple(ipaddress.ip_network(each, strict=False) for each in settings.allow)
-        return cls(allow, proxy, settings.ca_file)
 
-    def ssl_context(self) -> ssl.SSLContext:
-        """Create the TLS context. CatalogError if the certificates cannot be read."""
-        if not self.ca_file:
-            return httpx2.create_ssl_context(trust_env=False)
-        try:
-            return ssl.create_default_context(cafile=Path(self.ca_file).expanduser())
-        except (OSError, ssl.SSLError) as error:
-            raise CatalogError(
-                f"network.ca_file {self.ca_file} cannot be read as certificates (PEM): {error}"
-            ) from error
+def _make_proxy(url: str, login: str) -> httpx2.Proxy | None:
+    """Return the proxy at this URL, None if it is empty. `login` is `user:password`, or empty."""
+    user, mark, password = login.partition(":")
+    return httpx2.Proxy(url, auth=(user, password) if mark else None) if url else None
 
 
 @dataclass(frozen=True)
@@ -253,8 +243,8 @@ class Connections:
         self,
         base_url: str,
         credentials: Credentials,
+        network: NetworkSettings,
         *,
-        network: Network,
         resolver: Resolver = resolve,
         connect_timeout: float = CONNECT_TIMEOUT,
         transport: httpx2.AsyncBaseTransport | None = None,
@@ -272,13 +262,15 @@ class Connections:
         }
         self._resolver = resolver
         self._connect_timeout = connect_timeout
-        self._network = network
+        self._has_proxy = bool(network.proxy)
+        self._allow = [ipaddress.ip_network(each, strict=False) for each in network.allow]
         self.closed = False
         """True if nothing may be sent any longer."""
         # Without a client of the HTTP library around it: that handles redirects, cookies and the environment,
         # none of which are wanted here, and takes a tenth of the time of a call.
         self.transport = transport or OneRequestTransport(
-            lambda: ssl_context or network.ssl_context(), network.proxy
+            lambda: ssl_context or make_ssl_context(network.ca_file),
+            _make_proxy(network.proxy, credentials.proxy),
         )
 
     @asynccontextmanager
@@ -297,11 +289,11 @@ class Connections:
             _quiet.reset(token)
 
     async def _addresses(self) -> list[str]:
-        if self._network.proxy is not None:
+        if self._has_proxy:
             return [self._base.host]  # the proxy resolves the name and decides which addresses are allowed
         try:
             with anyio.fail_after(self._connect_timeout):
-                return await self._base.addresses(self._resolver, self._network.allow)
+                return await self._base.addresses(self._resolver, self._allow)
         except TimeoutError:
             raise httpx2.ConnectTimeout(
                 f"{self._base.host} was not resolved within {self._connect_timeout:g} s"
