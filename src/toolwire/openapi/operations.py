@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
@@ -20,7 +19,7 @@ from toolwire.catalog.schema_repair.nodes import parse_flag
 from toolwire.catalog.tools.definitions import Skipped, slug
 from toolwire.catalog.values import tidy
 from toolwire.openapi.document import Document, Unusable, as_list, as_object
-from toolwire.openapi.schemas import LONGEST_TEXT, Schemas
+from toolwire.openapi.schemas import LONGEST_TEXT, Schemas, iter_all_of
 from toolwire.openapi.styles import Style
 
 Where = Literal["path", "query", "header", "cookie"]
@@ -33,6 +32,8 @@ BODY: Final = "body"
 _FILE: Final = "File"
 _ARGUMENT: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 _TEMPLATE: Final = re.compile(r"\{([^{}/]*)\}")
+_PIECE: Final = re.compile(r"(\{[^{}/]*\})|[^{]+|\{")
+"""A placeholder, or the text between two."""
 _LITERAL: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 _SAFE: Final = "/%!$&'()*+,;=:@~\\"
 _QUERY: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*")
@@ -533,24 +534,16 @@ class _Reader:
 
 
 class _Properties:
-    """The properties of an object schema, including those of its `allOf`. Each branch is visited once."""
+    """The properties of an object schema, including those of its `allOf`."""
 
     def __init__(self, document: Document, schema: Any, file: str) -> None:
         self.properties: dict[str, tuple[Any, str]] = {}
         self.required: list[str] = []
-        self.closed = False
-        seen: set[int] = set()
-        left: list[tuple[Any, str]] = [(schema, file)]
-        while left:
-            node, file = document.follow(*left.pop(0))
-            if not isinstance(node, Mapping) or id(node) in seen:
-                continue
+        for node, where in iter_all_of(document, schema, file):
             table = as_object(node.get("properties"))
-            self.properties.update({str(name): (each, file) for name, each in table.items()})
+            self.properties.update({str(name): (each, where) for name, each in table.items()})
             self.required += [each for each in as_list(node.get("required")) if isinstance(each, str)]
-            self.closed = self.closed or (not seen and node.get("additionalProperties") is False)
-            seen.add(id(node))
-            left += [(branch, file) for branch in as_list(node.get("allOf"))]
+        self.closed = document.follow_object(schema, file)[0].get("additionalProperties") is False
 
 
 # --- paths ---
@@ -559,14 +552,8 @@ class _Properties:
 def _check_path(path: str) -> tuple[str, str]:
     """Return a path without its query, and the query. `Unusable` if it cannot be sent as it is."""
     plain, _, query = path.partition("?")
-    if "#" not in plain:  # encode spaces and non-ASCII characters
-        pieces = _TEMPLATE.split(plain)  # literal text and parameter names, in turn
-        names = [f"{{{name}}}" for name in pieces[1::2]]
-        plain = "".join(
-            text
-            for pair in zip_longest([quote(piece, safe=_SAFE) for piece in pieces[::2]], names, fillvalue="")
-            for text in pair
-        )
+    if "#" not in plain:  # encode spaces and non-ASCII characters, except in the names of parameters
+        plain = _PIECE.sub(lambda found: found[1] or quote(found[0], safe=_SAFE), plain)
     literal = _TEMPLATE.sub("x", plain)
     if not plain.startswith("/") or plain.startswith("//") or not _LITERAL.fullmatch(literal):
         raise Unusable(

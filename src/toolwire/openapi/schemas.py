@@ -274,32 +274,13 @@ class Schemas:
     def _hidden_names(self, node: Mapping[str, Any], file: str) -> frozenset[str]:
         """Return the names of properties that do not occur in this direction: `readOnly` ones are not sent."""
         flag = "readOnly" if self.direction == "request" else "writeOnly"
-        found: set[str] = set()
-        seen: set[int] = set()  # schemas may inherit in cycles, or from the same schema several times
-        left: list[tuple[Any, str]] = [(node, file)]
-        while left:
-            each, where = left.pop()
-            if not isinstance(each, Mapping) or id(each) in seen:
-                continue
-            seen.add(id(each))
-            table = as_object(each.get("properties"))
-            found |= {name for name, inner in table.items() if self._is_flagged(inner, where, flag)}
-            left.extend(self._follow(branch, where) for branch in as_list(each.get("allOf")))
-        return frozenset(found)
-
-    def _is_flagged(self, node: Any, file: str, flag: str) -> bool:
-        if not isinstance(node, Mapping):
-            return False
-        if node.get(flag) is True or "$ref" not in node:
-            return node.get(flag) is True
-        target, _ = self._follow(node, file)
-        return as_object(target).get(flag) is True
-
-    def _follow(self, node: Any, file: str) -> tuple[Any, str]:
-        try:
-            return self.document.follow(node, file)
-        except Unusable:  # reported when it is converted
-            return None, file
+        return frozenset(
+            name
+            for each, where in iter_all_of(self.document, node, file)
+            for name, inner in as_object(each.get("properties")).items()
+            if as_object(inner).get(flag) is True
+            or self.document.follow_object(inner, where)[0].get(flag) is True
+        )
 
     def _discriminate(self, node: Mapping[str, Any], made: dict[str, Any], file: str) -> None:
         """Apply `discriminator`: each variant requires its own value of the discriminating property."""
@@ -340,6 +321,18 @@ class Schemas:
             return self.document.locate(target, file)
         except Unusable:
             return None
+
+
+def iter_all_of(document: Document, schema: Any, file: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield a schema and those in its `allOf`, with references followed, each once and with its file."""
+    seen: set[int] = set()  # schemas may inherit in cycles, or from the same schema several times
+    left = [(schema, file)]
+    while left:
+        node, where = document.follow(*left.pop(0))
+        if isinstance(node, Mapping) and id(node) not in seen:
+            seen.add(id(node))
+            yield node, where
+            left += [(branch, where) for branch in as_list(node.get("allOf"))]
 
 
 def find_invalid(schemas: Schemas, inputs: Mapping[str, dict[str, Any]]) -> dict[str, str]:
