@@ -17,7 +17,7 @@ import pytest
 
 from shared.market import Fault, PaidApi, api_for, profile_for
 from shared.waiting import eventually
-from toolwire.catalog.http.api import Retry
+from toolwire.catalog.http.connection import Retry
 from toolwire.catalog.profile.model import ProfileError
 from toolwire.catalog.server import Catalog
 from toolwire.catalog.tools.pins import Pins

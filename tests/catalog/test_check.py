@@ -10,7 +10,8 @@ from shared.market import PaidApi
 from shared.other_apis import PROFILES, Acme, Atlas, Lumen
 from toolwire._support.scrubber import Scrubber
 from toolwire.catalog.check import check_profile
-from toolwire.catalog.http.api import Api, Retry
+from toolwire.catalog.http.api import Api
+from toolwire.catalog.http.connection import Retry
 from toolwire.catalog.profile.model import Profile, json_schema
 from toolwire.catalog.secrets import Credentials
 from toolwire.cli.main import app

@@ -23,7 +23,7 @@ from shared.waiting import eventually
 from toolwire import ClaudeAgentOptions, run
 from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber
-from toolwire.catalog.http.api import Retry
+from toolwire.catalog.http.connection import Retry
 from toolwire.catalog.profile.model import BUILTIN
 from toolwire.catalog.purchase.limits import Breaker
 from toolwire.catalog.server import Catalog

@@ -9,7 +9,8 @@ sys.path.insert(0, str(PROGRAM.parent))
 from _paid_products import BROKEN, Product, takes  # noqa: E402 - found by the line above
 from paid_api import Fault, PaidApi  # noqa: E402
 
-from toolwire.catalog.http.api import Api, Retry  # noqa: E402
+from toolwire.catalog.http.api import Api  # noqa: E402
+from toolwire.catalog.http.connection import Retry  # noqa: E402
 from toolwire.catalog.profile.model import BUILTIN  # noqa: E402
 from toolwire.catalog.profile.tables import Call, Request  # noqa: E402
 from toolwire.catalog.secrets import Credentials  # noqa: E402

@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from toolwire._support.log import REDACTED, RepeatLimit, keep_secret, logger_for
+from toolwire._support.log import RepeatLimit, logger_for
+from toolwire._support.secrets import REDACTED, keep_secret
 
 
 @pytest.fixture

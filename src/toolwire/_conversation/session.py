@@ -18,7 +18,8 @@ from typing import Any, Final, Literal
 from toolwire._protocol.control import Cancelled, Control, Handler, Malformed, Requested, Responded, Unmatched
 from toolwire._protocol.lines import DEFAULT_LIMIT, Lines, decode, encode
 from toolwire._protocol.run import DEFAULT_CEILING, Run
-from toolwire._support.log import logger_for, redact
+from toolwire._support.log import logger_for
+from toolwire._support.secrets import redact
 from toolwire._support.tasks import Task, cancelled_from_inside, is_cancellation, shield, spawn
 from toolwire._support.waiting import Future, Signal
 from toolwire._transport.base import CLOSE_TIMEOUT, Pipe

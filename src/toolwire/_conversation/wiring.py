@@ -18,8 +18,8 @@ from toolwire._conversation.session import Session
 from toolwire._protocol.control import Handler
 from toolwire._protocol.lines import DEFAULT_LIMIT
 from toolwire._protocol.run import DEFAULT_CEILING
-from toolwire._support.log import keep_secret, logger_for
-from toolwire._support.secrets import secret_values
+from toolwire._support.log import logger_for
+from toolwire._support.secrets import keep_secret, secret_values
 from toolwire._support.tasks import Task, maybe_await, shield, spawn
 from toolwire._support.tracing import is_tracing_wanted
 from toolwire._support.waiting import Future

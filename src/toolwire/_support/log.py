@@ -7,9 +7,7 @@ import logging
 import time
 from typing import Final
 
-from toolwire._support.secrets import REDACTED, keep_secret, redact
-
-__all__ = ["REDACTED", "RepeatLimit", "keep_secret", "logger_for", "redact"]
+from toolwire._support.secrets import redact
 
 logging.getLogger("toolwire").addHandler(logging.NullHandler())
 
@@ -38,6 +36,8 @@ def _redact_record(record: logging.LogRecord) -> bool:
 
 
 _FORMATTER: Final = logging.Formatter()
+_MOST_RECORDS: Final = 5
+_INTERVAL: Final = 10.0  # seconds
 
 
 class RepeatLimit(logging.Filter):
@@ -46,10 +46,8 @@ class RepeatLimit(logging.Filter):
     For loggers of other libraries, whose records any client can trigger. Our own records are never dropped.
     """
 
-    def __init__(self, most: int = 5, seconds: float = 10.0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._most = most
-        self._seconds = seconds
         # By place in the code: the start of the interval, and the number of records in it.
         self._seen: dict[tuple[str, int], tuple[float, int]] = {}
 
@@ -58,11 +56,11 @@ class RepeatLimit(logging.Filter):
             return True
         place, now = (record.pathname, record.lineno), time.monotonic()
         since, count = self._seen.get(place, (now, 0))
-        if now - since < self._seconds:
+        if now - since < _INTERVAL:
             self._seen[place] = (since, count + 1)
-            return count < self._most
+            return count < _MOST_RECORDS
         self._seen[place] = (now, 1)
-        if count > self._most:
-            left_out = f" ({count - self._most} more like this were left out)"
+        if count > _MOST_RECORDS:
+            left_out = f" ({count - _MOST_RECORDS} more like this were left out)"
             record.msg, record.args = record.getMessage() + left_out, ()
         return True

@@ -411,7 +411,8 @@ async def _list_definitions(target: "Target") -> "list[Definition]":
 async def _check_profile(profile: "Profile", secrets: "Credentials") -> "Checked":
     from toolwire._support.scrubber import Scrubber  # noqa: PLC0415
     from toolwire.catalog.check import check_profile  # noqa: PLC0415
-    from toolwire.catalog.http.api import Api, Retry  # noqa: PLC0415
+    from toolwire.catalog.http.api import Api  # noqa: PLC0415
+    from toolwire.catalog.http.connection import Retry  # noqa: PLC0415
 
     async with Api(profile, secrets, retry=Retry(attempts=1)) as api:
         return await check_profile(profile, api, Scrubber(secrets.values))

@@ -19,7 +19,8 @@ from cryptography.x509.oid import NameOID
 from shared.market import KEYS, Fault, PaidApi, api_for, keys_of, profile_for
 from toolwire.catalog.http import fetch as http
 from toolwire.catalog.http.answers import parse_retry_after
-from toolwire.catalog.http.api import Api, Retry
+from toolwire.catalog.http.api import Api
+from toolwire.catalog.http.connection import Retry
 from toolwire.catalog.profile.model import ProfileError
 from toolwire.errors import CatalogError, UsageError
 

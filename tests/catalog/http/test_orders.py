@@ -12,7 +12,8 @@ import pytest
 from shared.market import KEYS, Fault, PaidApi, api_for
 from shared.waiting import eventually
 from toolwire.catalog.http import api as api_module
-from toolwire.catalog.http.api import Attempt, Retry
+from toolwire.catalog.http.answers import Attempt
+from toolwire.catalog.http.connection import Retry
 from toolwire.errors import CatalogError, UsageError
 
 pytestmark = pytest.mark.anyio

@@ -2,7 +2,8 @@
 
 import pytest
 
-from toolwire.catalog.schema_repair.repair import Unrepairable, repair_schema
+from toolwire.catalog.schema_repair.bounds import Unrepairable
+from toolwire.catalog.schema_repair.repair import repair_schema
 from toolwire.tools.schema.json_schema import from_json_schema
 
 # Every keyword of JSON Schema from draft 4 to 2020-12, and of OpenAPI.

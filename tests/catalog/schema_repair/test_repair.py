@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolwire.catalog.schema_repair.repair import Unrepairable, repair_schema
+from toolwire.catalog.schema_repair.bounds import Unrepairable
+from toolwire.catalog.schema_repair.repair import repair_schema
 from toolwire.tools.schema.json_schema import from_json_schema
 
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 import jsonschema
 
 from fuzz.fuzz_targets.json_mutation import dump, load, mutate_json
-from toolwire.catalog.schema_repair.repair import Unrepairable, repair_schema
+from toolwire.catalog.schema_repair.bounds import Unrepairable
+from toolwire.catalog.schema_repair.repair import repair_schema
 from toolwire.tools.schema.arguments import InvalidArguments
 from toolwire.tools.schema.json_schema import from_json_schema
 

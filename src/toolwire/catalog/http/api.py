@@ -53,8 +53,6 @@ from toolwire.catalog.secrets import Credentials
 from toolwire.catalog.tools.definitions import Entry
 from toolwire.errors import CatalogError
 
-__all__ = ["Answer", "Api", "Attempt", "Retry"]
-
 _log = logger_for("catalog.http")
 
 

@@ -33,8 +33,6 @@ from toolwire.catalog.values import tidy
 from toolwire.tools.schema.arguments import DefinitionError, clip
 from toolwire.tools.schema.json_schema import from_json_schema
 
-__all__ = ["Unrepairable", "repair_schema"]
-
 # Keywords with nested schemas, which are not dropped. `patternProperties` may be: its keys may be invalid patterns.
 _STRUCTURE: Final = {*TABLES, *LISTS, *ONE} - {"patternProperties"}
 _MOST_DROPPED: Final = 20

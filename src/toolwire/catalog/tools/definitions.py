@@ -238,8 +238,9 @@ class Definition:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 of name, description and schema. The price is pinned separately."""
-        return fingerprint(self.name, self.description, self.schema)
+        """The SHA-256, in hex, of everything that a model sees of it. The price is pinned separately."""
+        visible = {"name": self.name, "description": self.description, "schema": self.schema}
+        return hashlib.sha256(dumps(visible, sort_keys=True)).hexdigest()
 
 
 Repairs = dict[str, tuple[Any, tuple[dict[str, Any], tuple[str, ...]]]]
@@ -263,12 +264,6 @@ def price_for(tool: Entry | Definition, arguments: Mapping[str, Any]) -> tuple[s
     value = arguments.get(tool.price_argument) if tool.prices else None
     variant = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
     return (variant, tool.prices[variant]) if variant in tool.prices else ("", tool.price)
-
-
-def fingerprint(name: str, description: str, schema: Any) -> str:
-    """Return the SHA-256, in hex, of everything that a model sees of a tool."""
-    visible = {"name": name, "description": description, "schema": schema}
-    return hashlib.sha256(dumps(visible, sort_keys=True)).hexdigest()
 
 
 def define(
