@@ -13,7 +13,7 @@ from shared.market import KEYS, Fault, PaidApi
 from shared.spans import exporter
 from shared.till import ULM, opened
 from toolwire._support.tracing import IN_TRACED_CALL, VARIABLE
-from toolwire.catalog.observe import AuditFile, Observer
+from toolwire.catalog.observe import Observer
 from toolwire.errors import CatalogError, McpError
 
 HIDDEN = "a city that nobody must know of"
@@ -143,13 +143,14 @@ async def test_the_audit_file_is_beside_the_ledger(shop, tmp_path, monkeypatch, 
 
 def test_lines_of_many_writers_stay_whole(tmp_path):
     """Several writers have the file open independently."""
-    files = [AuditFile(tmp_path / "audit.jsonl") for _ in range(4)]
+    observers = [Observer("shop", "s", tmp_path / "audit.jsonl") for _ in range(4)]
 
-    def write(file):
+    def write(observer):
         for number in range(50):
-            file.write({"number": number, "padding": "x" * 2_000})
+            with observer.call("weather") as seen:
+                seen.booking, seen.note = str(number), "x" * 2_000
 
-    threads = [threading.Thread(target=write, args=[file]) for file in files]
+    threads = [threading.Thread(target=write, args=[each]) for each in observers]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -189,7 +190,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     """The error says which file, and why."""
     (tmp_path / "file").write_text("")
     with pytest.raises(CatalogError, match="audit.jsonl cannot be written: "):
-        AuditFile(tmp_path / "file" / "audit.jsonl")
+        Observer("shop", "s", tmp_path / "file" / "audit.jsonl")
 
 
 @pytest.fixture

@@ -59,7 +59,9 @@ class Observer:
         self._catalog = catalog
         self._session = session
         self._clock = clock
-        self._audit = None if audit is None else AuditFile(audit)
+        self._audit = audit
+        if audit is not None:
+            _check_writable(audit)
         labels = ["catalog", "tool", "outcome"]
         add: dict[str, Any] = {"registry": self.registry}
         self._calls = Counter("toolwire_catalog_calls_total", "Calls of catalogue tools.", labels, **add)
@@ -135,23 +137,17 @@ class Observer:
         logger.info("catalogue call %s: %s", record.tool, record.outcome, extra={"toolwire": line})
         if self._audit is not None and record.booking:
             try:
-                self._audit.write({"at": self._clock(), **line})
+                text = json.dumps({"at": self._clock(), **line}, separators=(",", ":"))
+                append_line(self._audit, text.encode())
             except OSError as error:
                 # The ledger has booked the money: a missing line must not cost the model its result.
-                logger.warning("the audit file %s cannot be written: %s", self._audit.path, error.strerror)
+                logger.warning("the audit file %s cannot be written: %s", self._audit, error.strerror)
 
 
-class AuditFile:
-    """A file of JSON lines that only its owner can read. Any number of processes can append whole lines to it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(open_for_lines(path))
-        except OSError as error:
-            raise CatalogError(f"the audit file {path} cannot be written: {error.strerror}") from error
-
-    def write(self, line: dict[str, Any]) -> None:
-        """Append a line."""
-        append_line(self.path, json.dumps(line, separators=(",", ":")).encode())
+def _check_writable(audit: Path) -> None:
+    """Create the audit file if it does not exist. CatalogError if it cannot be written."""
+    try:
+        audit.parent.mkdir(parents=True, exist_ok=True)
+        os.close(open_for_lines(audit))
+    except OSError as error:
+        raise CatalogError(f"the audit file {audit} cannot be written: {error.strerror}") from error

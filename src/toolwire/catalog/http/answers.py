@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
@@ -103,18 +104,6 @@ def judge(
     return Answer("answered" if status in uncharged else "unknown", status, body, error, retry_after)
 
 
-def decode_json(headers: Mapping[str, str], content: bytes) -> Any:
-    """Decode a body whose content type says JSON; None if it is not JSON."""
-    kind = media_type(headers)
-    if kind not in _JSON and not kind.endswith("+json"):
-        return None
-    content = content.removeprefix(b"\xef\xbb\xbf")
-    try:
-        return loads(content)
-    except ValueError:
-        return _decode_leniently(content)
-
-
 @dataclass(frozen=True)
 class RawBody:
     """The body of a reply that is not JSON, if the profile allows that."""
@@ -125,10 +114,10 @@ class RawBody:
 
 def decode_reply(kind: Literal["json", "text", "binary"], headers: Mapping[str, str], content: bytes) -> Any:
     """Decode a reply: JSON, or text or bytes if `kind` says so. None if it is not of that kind."""
-    body = decode_json(headers, content)
+    media = media_type(headers)
+    body = _decode_json(content) if media in _JSON or media.endswith("+json") else None
     if body is not None or kind == "json":
         return body
-    media = media_type(headers)
     media = media if _MEDIA_TYPE.fullmatch(media) else ""
     if kind == "text" or media.startswith("text/"):
         return RawBody(media or "text/plain", _as_text(headers, content))
@@ -143,11 +132,14 @@ def _as_text(headers: Mapping[str, str], content: bytes) -> str:
         return content.decode("utf-8", "replace")
 
 
-def _decode_leniently(content: bytes) -> Any:
-    """Decode JSON with values that Python cannot represent: a reply that was paid for must not be lost.
+def _decode_json(content: bytes) -> Any:
+    """Decode JSON, also with values that Python cannot represent: a reply that was paid for must not be lost.
 
-    Halves of surrogate pairs are replaced, and numbers that are too large stay text.
+    Halves of surrogate pairs are replaced, and numbers that are too large stay text. None if it is not JSON.
     """
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    with suppress(ValueError):
+        return loads(content)
     try:
         read = json.loads(content, parse_float=_float_or_text, parse_int=_int_or_text, parse_constant=str)
         return loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace"))
