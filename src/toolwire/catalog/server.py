@@ -428,7 +428,7 @@ class Catalog(RefreshedServer):
             self._selection,
             self._definitions,
             self._pins(),
-            own,
+            taken=own,
             known=self._names,
             agreed=self._agreed,
             narrowed=self._narrowed,

@@ -31,6 +31,7 @@ from toolwire.catalog.secrets import CREDENTIALS
 from toolwire.catalog.tools.definitions import LONGEST, Skipped, assign, slug
 from toolwire.catalog.values import tidy
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
+from toolwire.openapi.check import find_problems
 from toolwire.openapi.document import MOST_BYTES, Document, as_object, have_changed, open_document, read_bytes
 from toolwire.openapi.http import SAFE_METHODS, Limits, NoResponse, Response, Sender, split_url
 from toolwire.openapi.operations import ListedOperation, Operation, list_operations, read_operations
@@ -204,8 +205,6 @@ class OpenAPI(RefreshedServer):
 
     def find_problems(self) -> list[Finding]:
         """Return the problems of the document, after it has been read. `toolwire check` shows them."""
-        from toolwire.openapi.check import find_problems  # noqa: PLC0415 - only needed by `toolwire check`
-
         return find_problems(self)
 
     def missing_credentials(self) -> dict[str, str]:
@@ -481,7 +480,7 @@ class OpenAPI(RefreshedServer):
 
 @dataclass(frozen=True)
 class _ToolSource:
-    """What all tools of one document are built from."""
+    """The common input from which all tools of one document are built."""
 
     schemas: Schemas
     outputs: Schemas

@@ -64,9 +64,9 @@ def test_a_known_name_stays():
 def test_a_tool_without_category_is_judged_by_its_name():
     """An empty category only matches the pattern `*`."""
     tool = Definition("1", "mail", "", {})
-    assert Selection(include=("?*",)).wants(tool)
-    assert not Selection(include=("data",)).wants(tool)
-    assert not Selection(exclude=("*",)).wants(tool)
+    assert Selection(include=("?*",)).includes(tool)
+    assert not Selection(include=("data",)).includes(tool)
+    assert not Selection(exclude=("*",)).includes(tool)
 
 
 def test_a_new_name_that_is_not_legal_is_refused():

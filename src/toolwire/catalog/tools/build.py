@@ -4,7 +4,7 @@ Owns filter, rename, group and namespace. Pure, except for one warning in `drop_
 """
 
 import fnmatch
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -68,9 +68,9 @@ class Selection:
         listed = {entry.id for members in groups.values() for entry in members}
         for gone in repairs.keys() - listed:
             del repairs[gone]
-        return [each for each in definitions if self.wants(each)], skipped
+        return [each for each in definitions if self.includes(each)], skipped
 
-    def wants(self, definition: Definition) -> bool:
+    def includes(self, definition: Definition) -> bool:
         """True if the filters include a tool."""
         about = (definition.name, definition.category or "")
         if any(_fits(each, pattern) for pattern in self.exclude for each in about):
@@ -100,16 +100,16 @@ class Offer:
 
 
 def build_offer(
-    entries: Iterable[Entry],
+    entries: Sequence[Entry],
     selection: Selection,
     before: Mapping[str, Definition],
     pins: Pins | None,
-    taken: Collection[str] = (),
     *,
-    known: Mapping[str, str] | None = None,
-    agreed: Mapping[str, str] | None = None,
-    narrowed: Selection | None = None,
-    repairs: Repairs | None = None,
+    taken: Collection[str],
+    known: Mapping[str, str],
+    agreed: Mapping[str, str],
+    narrowed: Selection,
+    repairs: Repairs,
 ) -> Offer:
     """Build the tools for these entries. `before` has the present ones by name; `taken` are names of other tools.
 
@@ -119,12 +119,10 @@ def build_offer(
     Entries that differ from the pins are not offered. An entry that was pinned under a name keeps it, so that a
     later entry with the same name cannot replace a tool.
     """
-    entries = list(entries)
-    names = {**(known or {}), **{definition.id: name for name, definition in before.items()}}
-    rights = names | dict(agreed or {}) | ({} if pins is None else pins.names)
-    definitions, skipped = selection.define(entries, rights, taken, repairs)
-    if narrowed is not None:
-        definitions = [each for each in definitions if narrowed.wants(each)]
+    present = {definition.id: name for name, definition in before.items()}
+    names = {**known, **present, **agreed, **({} if pins is None else pins.names)}
+    definitions, skipped = selection.define(entries, names, taken, repairs)
+    definitions = [each for each in definitions if narrowed.includes(each)]
     changes: list[Change] = []
     if pins is not None:
         # An entry that the filters exclude was not removed from the list.
@@ -139,12 +137,11 @@ def build_offer(
     return Offer(tuple(definitions), tuple(skipped), tuple(changes), len(entries))
 
 
-def drop_masked(entries: Iterable[Entry], mask: str) -> list[Entry]:
+def drop_masked(entries: Sequence[Entry], mask: str) -> list[Entry]:
     """Leave out entries whose id contained one of our secrets: it was masked when the list was read.
 
     Such an id cannot be used to buy anything. `raw` is dropped too: it is as large as all other fields together.
     """
-    entries = list(entries)
     whole = [replace(each, raw={}) for each in entries if not mask or mask not in each.id]
     if len(whole) < len(entries):
         logger.warning("%d entries are left out: their id contains a secret", len(entries) - len(whole))
