@@ -25,7 +25,7 @@ from toolwire.catalog.http.answers import (
 )
 from toolwire.catalog.http.connection import Connections, Order, Retry
 from toolwire.catalog.http.requests import OutgoingRequest
-from toolwire.catalog.profile.rules import check_address
+from toolwire.catalog.profile.rules import check_address, is_plain
 from toolwire.catalog.profile.tables import NetworkSettings
 from toolwire.catalog.secrets import Credentials
 from toolwire.errors import CatalogError, UsageError
@@ -113,6 +113,6 @@ def split_url(url: str, network: NetworkSettings, what: str) -> tuple[str, str]:
     except ValueError as error:
         raise UsageError(f"{what} {error}") from None
     rest = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    if not rest.isascii() or not rest.isprintable() or " " in rest:
+    if not is_plain(rest):
         raise UsageError(f"{what} must be a valid URL, got {url[:200]!r}")
     return origin, rest

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
 
 from toolwire._protocol.json_codec import dumps
 from toolwire.catalog.profile.model import Profile
-from toolwire.catalog.profile.rules import climbs
+from toolwire.catalog.profile.rules import climbs, is_plain
 from toolwire.catalog.profile.tables import Balance, Call, ListRequest
 from toolwire.catalog.secrets import Credentials
 from toolwire.errors import CatalogError
@@ -133,7 +133,7 @@ def next_link(profile: Profile, link: str, current: str) -> str:
         )
     path = found.path
     inside = path == base_path or path.startswith(f"{base_path}/")
-    if not inside or climbs(steps) or not _is_plain(path):
+    if not inside or climbs(steps) or not is_plain(path):
         raise CatalogError(
             f"the link to the next page leads to {path[:100]!r}, outside base_url: it is not followed"
         )
@@ -141,7 +141,7 @@ def next_link(profile: Profile, link: str, current: str) -> str:
         raise CatalogError(
             f"the link to the next page is too long ({len(link):,} characters): it is not followed"
         )
-    if not _is_plain(found.query):
+    if not is_plain(found.query):
         raise CatalogError(
             "the link to the next page has characters that a URL cannot contain: it is not followed"
         )
@@ -303,7 +303,3 @@ def _drop_secret_parameters(profile: Profile, target: str) -> str:
         return target
     kept = [pair for pair in query.split("&") if not keys & {name for name, _ in parse_qsl(pair, True)}]
     return f"{path}?{'&'.join(kept)}" if kept else path
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isprintable() and " " not in text and "\\" not in text

@@ -40,7 +40,7 @@ def check_address(address: str, *, allow_http: bool = False) -> str:
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         raise ValueError(f"{expected}: {error}") from error
-    if not host or not _is_plain(address) or "\\" in address:
+    if not host or not is_plain(address):
         raise ValueError(expected)
     if parts.username is not None or parts.password is not None:
         raise ValueError("must not contain a user or password: those belong in [secrets]")
@@ -66,7 +66,7 @@ def check_proxy(address: str) -> str:
         host, _ = parts.hostname, parts.port
     except ValueError:
         host, parts = None, urlsplit("")
-    if not host or parts.scheme not in ("http", "https") or not _is_plain(address) or parts.query:
+    if not host or parts.scheme not in ("http", "https") or not is_plain(address) or parts.query:
         raise ValueError(f"must be the address of a proxy such as http://proxy:3128, got {address[:200]!r}")
     if parts.username is not None or parts.path.strip("/"):
         raise ValueError(
@@ -158,5 +158,6 @@ def climbs(path: str) -> bool:
     return any(step.lower().replace("%2e", ".") in (".", "..") for step in _SLASH.split(path))
 
 
-def _is_plain(address: str) -> bool:
-    return address.isascii() and address.isprintable() and " " not in address
+def is_plain(text: str) -> bool:
+    """True if a text has only characters that may be in a URL: ASCII without spaces, controls and backslashes."""
+    return text.isascii() and text.isprintable() and " " not in text and "\\" not in text
