@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
@@ -268,22 +267,19 @@ async def read_body(
     kind: Literal["json", "text", "binary"] = "json",
 ) -> Any:
     """Decode a body and scrub it; None if it is not of that kind. Long ones are decoded in a thread."""
-    read = partial(_read_body, headers, content, scrubber, kind)
+
+    def read() -> Any:
+        body = decode_reply(kind, headers, content)
+        if isinstance(body, RawBody):
+            return replace(body, content=scrubber.data(body.content))
+        return scrubber.data(body) if body is not None and scrubber.may_be_in(content) else body
+
     return await run_off_loop(read, len(content), workers)
 
 
 async def run_off_loop(work: Callable[[], T], size: int, workers: Workers) -> T:
     """Run work on `size` bytes: directly if they are few, else in a thread, so that other calls continue."""
     return work() if size <= LARGE else await workers.run(work)
-
-
-def _read_body(
-    headers: Mapping[str, str], content: bytes, scrubber: Scrubber, kind: Literal["json", "text", "binary"]
-) -> Any:
-    body = decode_reply(kind, headers, content)
-    if isinstance(body, RawBody):
-        return replace(body, content=scrubber.data(body.content))
-    return scrubber.data(body) if body is not None and scrubber.may_be_in(content) else body
 
 
 def is_stream(response: httpx2.Response) -> bool:
