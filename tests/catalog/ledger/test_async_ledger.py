@@ -233,6 +233,26 @@ async def test_a_group_that_finds_the_ledger_away_is_booked_when_it_is_back(tmp_
         assert sum(row.money for row in ledger.rows()) == 21
 
 
+async def test_an_undo_that_finds_the_ledger_away_is_retried(monkeypatch):
+    """Otherwise the money of a caller that is gone would stay reserved as long as this process runs."""
+    monkeypatch.setattr(async_ledger, "_RETRY_PAUSE", 0.001)
+    gate, tries, undone = threading.Event(), [], []
+    books = AsyncLedger(Batches(), patience=0.01)
+
+    def undo(result):
+        tries.append(1)
+        if len(tries) < 3:
+            raise Unavailable("the server is away")
+        undone.append(result)
+
+    with pytest.raises(CatalogError, match="did not respond"):
+        await books.commit(Acts(gate).work, undo=undo)
+    gate.set()
+    await eventually(lambda: undone == ["booked"], 10)
+    await books.query(int)
+    assert len(tries) == 3
+
+
 async def test_what_is_refused_is_not_tried_for_ever(books, monkeypatch):
     """An operation that keeps failing is given up after 20 tries."""
     monkeypatch.setattr(async_ledger, "_RETRY_PAUSE", 0.001)

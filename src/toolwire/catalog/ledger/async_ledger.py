@@ -70,26 +70,26 @@ class _Call:
         return isinstance(self.error, CatalogError) and self.tries < _MAX_TRIES
 
     def finish(self) -> None:
-        """Pass the result to the caller, or undo the call if the caller is gone."""
+        """Pass the result to the caller. A failure is logged if the caller is gone, once if it is retried."""
         self.finished = True
         if self.call_in_loop is not None and self.done is not None:
             self.call_in_loop(self.done.set)
         if self.done is None or self.abandoned:
             if self.tries > 1 and self.may_be_retried:
                 return  # it was logged the first time
-            self.undo_or_log()
+            self.log_error()
 
-    def undo_or_log(self) -> None:
-        """Undo the call, because its caller is gone, and log a failure."""
+    def log_error(self) -> None:
+        """Log a failure, because there is no caller to raise it in."""
+        if self.error is not None:
+            logger.error("the ledger could not book the outcome of a call: %s", self.error)
+
+    def take_undo(self) -> "_Call | None":
+        """Return the call that undoes this one, because its caller is gone; None if there is nothing to undo."""
         undo, self._undo = self._undo, None
-        error = self.error
-        if error is None and undo is not None:
-            try:
-                undo(self.result)
-            except BaseException as failure:  # noqa: BLE001 - there is no caller to raise it in
-                error = failure
-        if error is not None:
-            logger.error("the ledger could not book the outcome of a call: %s", error)
+        if undo is None or self.error is not None:
+            return None
+        return _Call(partial(undo, self.result), None, skippable=False)
 
 
 class AsyncLedger:
@@ -143,7 +143,9 @@ class AsyncLedger:
             # This or the ledger's thread, whichever comes second, undoes the call.
             call.abandoned = True
             if call.finished:  # it was made just now, and nobody gets its result
-                self._enqueue(_Call(call.undo_or_log, None, skippable=False))
+                call.log_error()
+                if (undo := call.take_undo()) is not None:
+                    self._enqueue(undo)
             raise
         if call.error is not None:
             raise call.error
@@ -178,6 +180,10 @@ class AsyncLedger:
             failed = [each for each in calls if each.may_be_retried]
             for call in calls:
                 call.finish()
+                if call.abandoned and (undo := call.take_undo()) is not None:
+                    undo.perform()
+                    undo.finish()
+                    failed += [undo] if undo.may_be_retried else []
 
     def _take_queued(self) -> Iterator[_Call]:
         """Yield the queued calls, up to the end mark of the thread or the maximum of a group."""
