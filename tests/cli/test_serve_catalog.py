@@ -284,6 +284,22 @@ def test_workers_share_one_budget(api, env, tmp_path, priced, target):
         assert served.wait() == 0
 
 
+@pytest.mark.parametrize("target", ["catalog:agentpmt", "app.py"])
+def test_workers_need_a_ledger_that_they_can_share(env, tmp_path, target):
+    """With one in memory, each process would have the whole budget. The file combines the catalogue with tools."""
+    (tmp_path / "app.py").write_text(
+        "from toolwire import ToolServer\n"
+        "from toolwire.catalog import Catalog\n"
+        "from toolwire.wrap import combine, prefix\n"
+        "server = combine('all', ToolServer('free'), prefix(Catalog('agentpmt', ledger=':memory:'), 'shop_'))\n"
+    )
+    ledger = ["--ledger", ":memory:"] if target.startswith("catalog:") else []
+    options = ["--http", "--port", "0", "--workers", "2"]
+    code, out, err = toolwire("serve", target, *ledger, *options, cwd=tmp_path, env=env)
+    assert (code, out) == (2, "")
+    assert "--workers needs a ledger that the processes can share" in err
+
+
 def test_sighup_reaches_all_workers(api, env, tmp_path):
     """The supervisor passes the signal on, and keeps running."""
     with Http("catalog:agentpmt", "--workers", "2", cwd=tmp_path, env=env) as served:

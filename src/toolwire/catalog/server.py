@@ -216,10 +216,9 @@ class Catalog(RefreshedServer):
         return self._ledger_at
 
     @property
-    def remote(self) -> bool:
-        """True if other machines may use the ledger too."""
-        at = self._ledger_at
-        return is_url(at) if isinstance(at, str | os.PathLike) else at.remote
+    def ledgers(self) -> "Sequence[Ledger | str | os.PathLike[str]]":
+        """The ledger, in a list: a server that combines several catalogues has theirs."""
+        return [self._ledger_at]
 
     @property
     def metrics_registry(self) -> Any:

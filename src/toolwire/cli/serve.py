@@ -243,7 +243,7 @@ def serve(
         **of_catalog,
     )
     if http and fd is None:
-        _check_shared_variables(found.server)
+        _check_ledgers(found.server, at.workers)
     served = host_for(found.server, name=found.name, secret=_read_secret())
     if verbose:
         _log_requests(served)
@@ -327,12 +327,21 @@ def _log_requests(served: "ServerHost") -> None:
     served.observer = RequestLog()  # serving over HTTP replaces it by one that counts too
 
 
-def _check_shared_variables(server: Any) -> None:
-    """Raise `UsageError` if variables are missing that let machines share a session's budget and open calls."""
-    if not getattr(server, "remote", False):
+def _check_ledgers(server: Any, workers: int) -> None:
+    """Raise `UsageError` if processes, or machines that share a ledger, would each spend a budget of their own."""
+    ledgers = getattr(server, "ledgers", ())
+    if not ledgers:
         return
+    from toolwire.catalog.ledger.opening import is_in_memory, is_remote  # noqa: PLC0415 - heavy
     from toolwire.catalog.server import SESSION  # noqa: PLC0415 - heavy
 
+    if workers > 1 and any(is_in_memory(each) for each in ledgers):
+        raise UsageError(
+            "--workers needs a ledger that the processes can share, but this one is in memory: give a file or"
+            " postgresql://..., or each process would have the whole budget"
+        )
+    if not any(is_remote(each) for each in ledgers):
+        return
     missing = [name for name in (SESSION, SECRET) if not os.environ.get(name)]
     if missing:
         raise UsageError(

@@ -263,9 +263,9 @@ class ServerWrapper:
         self._server = server
 
     @property
-    def remote(self) -> bool:
-        """True if other machines share a ledger with the inner server."""
-        return bool(getattr(self._server, "remote", False))
+    def ledgers(self) -> Sequence[Any]:
+        """The ledgers of the catalogues in the inner server, or their addresses."""
+        return list(getattr(self._server, "ledgers", ()))
 
     def cli_config(self) -> dict[str, Any]:
         """Return the CLI's configuration of the inner server."""
@@ -505,9 +505,9 @@ class Combined:
         return CombinedConnection(self, [_Part(server, server.connect(channel)) for server in self._servers])
 
     @property
-    def remote(self) -> bool:
-        """True if other machines share a ledger with one of the servers."""
-        return any(getattr(each, "remote", False) for each in self._servers)
+    def ledgers(self) -> Sequence[Any]:
+        """The ledgers of the catalogues in all servers, or their addresses."""
+        return [ledger for each in self._servers for ledger in getattr(each, "ledgers", ())]
 
     def cli_config(self) -> dict[str, Any]:
         """Return the merged configurations of the servers for the CLI."""

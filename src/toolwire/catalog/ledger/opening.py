@@ -9,7 +9,7 @@ from platformdirs import user_state_path
 
 from toolwire._support.log import logger_for
 from toolwire.catalog.ledger.sql_ledger import Ledger
-from toolwire.catalog.ledger.sqlite import SqliteLedger
+from toolwire.catalog.ledger.sqlite import MEMORY, SqliteLedger
 from toolwire.catalog.money import dollars
 from toolwire.errors import UsageError
 
@@ -48,6 +48,16 @@ def is_url(address: object) -> TypeGuard[str]:
     if mark and scheme.replace("+", "").isalnum():
         raise UsageError(f"a ledger must be a file or a postgresql:// URL, got {scheme}://")
     return False
+
+
+def is_remote(ledger: Ledger | Address) -> bool:
+    """True if processes on other machines may use a ledger, or the one at an address."""
+    return is_url(ledger) if isinstance(ledger, str | os.PathLike) else ledger.remote
+
+
+def is_in_memory(ledger: Ledger | Address) -> bool:
+    """True if only this process can use a ledger, or the one at an address."""
+    return (os.fspath(ledger) if isinstance(ledger, str | os.PathLike) else ledger.path) == MEMORY
 
 
 def open_ledger(address: Address, *, create: bool = True) -> "SqliteLedger | PostgresLedger":
