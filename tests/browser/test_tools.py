@@ -179,6 +179,19 @@ def test_a_changed_file_appears_by_itself(start, tmp_path):
     expect(page.get_by_text("newer", exact=True)).to_be_visible()
 
 
+def test_a_schema_that_is_not_valid_is_reported_above_the_form(start, tmp_path):
+    """Servers of other libraries may have one: the form then checks nothing, and the server decides."""
+    (tmp_path / "app.py").write_text(
+        "from mcp import types\nfrom mcp.server import Server\n\n\n"
+        "async def list_tools(ctx, params):\n"
+        "    schema = {'type': 'object', 'properties': {'n': {'type': 'no such'}}}\n"
+        "    return types.ListToolsResult(tools=[types.Tool(name='odd', inputSchema=schema)])\n\n\n"
+        "server = Server('shop', on_list_tools=list_tools)\n"
+    )
+    page, _ = start("app.py")
+    expect(page.get_by_text("The form cannot check the arguments: ")).to_be_visible()
+
+
 def test_the_list_keeps_the_focus_while_a_call_runs(page):
     """Steps of a running tool do not take the keyboard focus away from the list."""
     choose(page, "slow")

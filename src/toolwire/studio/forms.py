@@ -97,8 +97,6 @@ class Form:
         self._values: Any = {}
         self._unread: dict[Path, tuple[str, str]] = {}  # text that cannot be parsed, and its error
         self._chosen: dict[Path, int] = {}
-        self.schema_error: str | None = None
-        """Why `check` cannot use the schema, set by its first call. Then only the server validates arguments."""
         if values is not None:
             self.set_arguments(values)
 
@@ -487,7 +485,7 @@ class Form:
         """Validate all values against the schema. Returns the errors by field, empty if the arguments are valid."""
         found = self.errors()
         parameters = self._parameters
-        if parameters is None:
+        if isinstance(parameters, str):
             return found
         if not isinstance(self._values, dict):
             found.setdefault((), []).append(_NOT_AN_OBJECT)
@@ -500,13 +498,17 @@ class Form:
                     found.setdefault(path, []).extend(messages)
         return found
 
+    @property
+    def schema_error(self) -> str | None:
+        """Why `check` cannot use the schema, so that only the server validates arguments; None if it can."""
+        return self._parameters if isinstance(self._parameters, str) else None
+
     @cached_property
-    def _parameters(self) -> RawParameters | None:
+    def _parameters(self) -> RawParameters | str:
         try:
             return compile_schema(self._schema)
         except (DefinitionError, RecursionError) as error:
-            self.schema_error = clip(plain_line(str(error)), MAX_TITLE)
-            return None
+            return clip(plain_line(str(error)), MAX_TITLE)
 
     def _assign(self, violations: Iterable[Violation], variant: Path | None = None) -> dict[Path, list[str]]:
         """Return errors by field. With `variant`, they are about the `value` that is at this path."""

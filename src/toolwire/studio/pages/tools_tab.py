@@ -153,6 +153,9 @@ class ToolsTab:
             show_text(tool.description)
         form = Form(tool.input_schema)
         with ui.element("div").classes("tw-card"):
+            if form.schema_error is not None:
+                with ui.element("div").classes("tw-note tw-note-warning"):
+                    ui.label(f"The form cannot check the arguments: {form.schema_error}")
             view = FormView(form)
             with ui.row().classes("items-center"):
                 action_button("Call", lambda: self._call(bench, tool, form, view), icon="play_arrow")
