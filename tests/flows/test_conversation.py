@@ -281,6 +281,8 @@ async def test_connecting_again_in_a_conversation_is_refused(play):
             with pytest.raises(CLIConnectionError, match="Already connected"):
                 await client.connect("hello")
             await client.query("hello")
+            with pytest.raises(CLIConnectionError, match="Already connected"):
+                await client.connect()
             assert [each async for each in client.receive_response()]
             with pytest.raises(CLIConnectionError, match="Already connected"):
                 await client.connect()

@@ -196,6 +196,11 @@ class Session:
         return self._run.session_id
 
     @property
+    def prompt_sent(self) -> bool:
+        """True once a prompt was written."""
+        return self._run.prompt_sent
+
+    @property
     def alive(self) -> bool:
         """True while requests and prompts can be sent."""
         return self._state is _OPEN

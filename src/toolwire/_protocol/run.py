@@ -38,7 +38,8 @@ class Run:
         self.session_id: str | None = None
         """The id of the conversation as last reported by the CLI; None before its first turn."""
         self._open = 0  # prompts whose result has not arrived
-        self._prompted = False
+        self.prompt_sent = False
+        """True once a prompt was written."""
         self._result_seen = False
         self._in_turn = False
         self._early_interrupt = False  # sent when the prompt's turn had not begun
@@ -56,11 +57,11 @@ class Run:
     @property
     def unanswered(self) -> bool:
         """True if a prompt was written and no result has arrived since."""
-        return self._prompted and not self._result_seen
+        return self.prompt_sent and not self._result_seen
 
     def prompted(self, now: float) -> None:
         """Record that a prompt was written: a result is expected again."""
-        self._prompted = True
+        self.prompt_sent = True
         self._early_interrupt = False
         self._open += 1
         self._result_seen = False
@@ -102,7 +103,7 @@ class Run:
 
         A time in the past means now. None means that the end is not known yet.
         """
-        if not self._prompted:
+        if not self.prompt_sent:
             return self._since
         if self._in_turn or self._agents or self._state == "requires_action":
             return None

@@ -43,11 +43,11 @@ class ClaudeSDKClient(Controls):
     async def connect(self, prompt: Prompt | None = None) -> None:
         """Start the CLI and send the prompt, if there is one. After a streamed prompt the input is closed.
 
-        Called again without a prompt before the first turn, for example inside of `async with`, it does nothing.
+        Called again before any prompt was sent, for example inside of `async with`, it does nothing.
         """
         if prompt is not None:
             check_prompt(prompt)
-        elif self.connected and self._live.session.session_id is None:
+        elif self.connected and not self._live.session.prompt_sent:
             return
         if self._conversation is not None or self._connecting is not None:
             raise CLIConnectionError("Already connected. Call disconnect() first.")
