@@ -134,9 +134,10 @@ def test_local_names_are_found_in_the_namespace():
     class Outer(TypedDict):
         inner: "Local"
 
-    adapter = adapter_of(readable(Outer, {"Local": Local}))
+    names = {"Local": Local}
+    adapter = adapter_of(readable(Outer, names), names)
     assert adapter.validate_python({"inner": {"size": "1"}}) == {"inner": {"size": 1}}
-    assert typing.get_type_hints(Outer, localns={"Local": Local}) == {"inner": Local}
+    assert typing.get_type_hints(Outer, localns=names) == {"inner": Local}
 
 
 def test_a_name_that_nobody_knows_is_left_to_pydantic():

@@ -87,68 +87,27 @@ def test_local_types_of_a_method_are_resolved():
     """A method of a local class may use local types."""
 
     class Size(TypedDict):
-        cm: int
+        width: int
 
-    class Gardener:
-        def plant(self, size: Size): ...
-
-    assert sig(Gardener().plant).parameters.validate({"size": {"cm": 1}}) == {"size": {"cm": 1}}
-
-
-def make_tool():
-    """Return a function that uses a class local to this one."""
+    class Box(TypedDict):
+        size: Size
 
     @dataclasses.dataclass
-    class Water:
-        litres: int
+    class Item:
+        count: int
 
-    def pour(water: Water):
-        return Water(water.litres)
+    @dataclasses.dataclass
+    class Order:
+        items: list[Item]
 
-    return pour
+    def store(box: Box, order: Order): ...
 
-
-def test_types_in_the_closure_are_resolved():
-    """Types that the function itself uses are found in its closure after the outer function has returned."""
-    assert sig(make_tool()).parameters.validate({"water": {"litres": 1}})["water"].litres == 1
-
-
-def test_a_name_that_is_not_bound_yet_is_named():
-    """A local type that is only defined later is an error that has its name."""
-
-    def pour(water: Later):
-        return Later
-
-    with pytest.raises(DefinitionError, match="parameter 'water': .*'Later' is not defined"):
-        sig(pour)
-
-    class Later: ...
-
-
-def test_a_type_for_the_type_checker_only_is_named():
-    """A name that cannot be resolved is an error with the parameter's name and what to do."""
-
-    def pay(amount: Decimal): ...
-
-    with pytest.raises(
-        DefinitionError, match="parameter 'amount': .*'Decimal' is not defined.*outside of TYPE_CHECKING"
-    ):
-        sig(pay)
-
-
-@dataclasses.dataclass
-class Receipt:
-    amount: Decimal
-
-
-def test_a_type_for_the_type_checker_only_in_a_class_is_named():
-    """A name in a field that cannot be resolved is an error with that name and what to do."""
-
-    def pay(receipt: Receipt): ...
-
-    text = r"Receipt has no JSON schema: name 'Decimal' is not defined; .*outside of TYPE_CHECKING$"
-    with pytest.raises(DefinitionError, match=text):
-        sig(pay)
+    parameters = sig(store).parameters
+    box, order = {"size": {"width": 1}}, {"items": [{"count": 2}]}
+    assert parameters.validate({"box": box, "order": order}) == {"box": box, "order": Order([Item(2)])}
+    for wrong in ({"box": {"size": {}}, "order": order}, {"box": box, "order": {"items": [{}]}}):
+        with pytest.raises(InvalidArguments, match="width|count"):
+            parameters.validate(wrong)
 
 
 Nested = dict[str, "Nested"] | list["Nested"] | str

@@ -106,18 +106,23 @@ class TypedParameters:
 
 
 def build(
-    name: str, annotations: Mapping[str, Any], optional: Iterable[str] = (), *, closed: bool = True
+    name: str,
+    annotations: Mapping[str, Any],
+    optional: Iterable[str] = (),
+    namespace: Mapping[str, Any] | None = None,
+    *,
+    closed: bool = True,
 ) -> TypedParameters:
     """Compile parameters. `closed` refuses unknown arguments, and unknown fields in nested classes.
 
-    `DefinitionError` names the parameter whose type has no schema.
+    For `namespace` see `adapter_of`. `DefinitionError` names the parameter whose type has no schema.
     """
     try:
-        return _build(name, annotations, optional, closed=closed)
+        return _build(name, annotations, optional, namespace, closed=closed)
     except DefinitionError:
         raise
     except BUILD_ERRORS as error:
-        raise _find_culprit(annotations, error) from error
+        raise _find_culprit(annotations, namespace, error) from error
 
 
 def open_form(given: Any) -> TypedParameters:
@@ -135,7 +140,12 @@ def open_form(given: Any) -> TypedParameters:
 
 
 def _build(
-    name: str, annotations: Mapping[str, Any], optional: Iterable[str], *, closed: bool
+    name: str,
+    annotations: Mapping[str, Any],
+    optional: Iterable[str],
+    namespace: Mapping[str, Any] | None,
+    *,
+    closed: bool,
 ) -> TypedParameters:
     left_out = set(optional)
     fields = {
@@ -146,7 +156,7 @@ def _build(
     shape = make(name, fields)
     if closed:
         shape.__pydantic_config__ = ConfigDict(extra="forbid")
-    adapter = adapter_of(shape)
+    adapter = adapter_of(shape, namespace)
     json_schema, closed = input_schema(adapter, closed=closed)
     if len(json_schema["properties"]) != len(fields):
         raise DefinitionError("two parameters have the same name in JSON: change an alias")
@@ -154,24 +164,31 @@ def _build(
     return TypedParameters(adapter, loads(dumps(json_schema)), closed=closed)
 
 
-def _find_culprit(annotations: Mapping[str, Any], error: Exception) -> DefinitionError:
+def _find_culprit(
+    annotations: Mapping[str, Any], namespace: Mapping[str, Any] | None, error: Exception
+) -> DefinitionError:
     """Make the error for the parameter that cannot be compiled, found by compiling each alone."""
     for name, annotation in annotations.items():
         try:
-            _build(name, {name: annotation}, (), closed=True)
+            _build(name, {name: annotation}, (), namespace, closed=True)
         except BUILD_ERRORS as its_error:
             return DefinitionError(f"parameter {name!r}: {no_schema_error(annotation, its_error)}")
     return DefinitionError(f"the parameters have no JSON schema: {gist(error)}; {HINT}")
 
 
-def adapter_of(annotation: Any) -> TypeAdapter[Any]:
-    """Return the Pydantic adapter of a type. Raises one of `BUILD_ERRORS`."""
+def adapter_of(annotation: Any, namespace: Mapping[str, Any] | None = None) -> TypeAdapter[Any]:
+    """Return the Pydantic adapter of a type. Raises one of `BUILD_ERRORS`.
+
+    `namespace` has names that its classes may use in strings beside those of their module: locals of a function.
+    """
     with warnings.catch_warnings():
         # These are for the author of a class (ReadOnly, shadowed names), and repeated at each use of it.
         warnings.simplefilter("ignore", UserWarning)
         adapter = TypeAdapter(annotation)
         if not adapter.pydantic_complete:
-            adapter.rebuild(raise_errors=True)  # raises the NameError that Pydantic has put off
+            adapter.rebuild(
+                _types_namespace=namespace or {}
+            )  # raises the NameError that Pydantic has put off
         return adapter
 
 

@@ -125,7 +125,7 @@ def _inspect_source(source: "Source", context_type: type, tool: str) -> Signatur
     documentation = read_docstring(source.docstring, taken)
     parameters = [each for each in source.parameters if each.name in taken]
     return Signature(
-        parameters=_build(tool, parameters, taken, documentation.parameters),
+        parameters=_build(tool, parameters, taken, documentation.parameters, source.namespace),
         description=documentation.description,
         context_parameter=context,
         returns=_return_type(source),
@@ -189,23 +189,26 @@ def _build(
     parameters: list[inspect.Parameter],
     annotations: dict[str, Any],
     descriptions: Mapping[str, str],
+    namespace: Mapping[str, Any],
 ) -> TypedParameters:
     optional = {
         each.name
         for each in parameters
         if _default_of(each) is not _EMPTY or has_default(annotations[each.name])
     }
-    built = build(tool, annotations, optional)
+    built = build(tool, annotations, optional, namespace)
     # In the order of the parameters; the keys may be aliases.
     for parameter, shown in zip(parameters, built.json_schema["properties"].values(), strict=True):
         if parameter.name in descriptions:
             shown.setdefault("description", descriptions[parameter.name])
         if "default" not in shown:
-            shown.update(_default_schema(parameter, annotations[parameter.name]))
+            shown.update(_default_schema(parameter, annotations[parameter.name], namespace))
     return built
 
 
-def _default_schema(parameter: inspect.Parameter, annotation: Any) -> dict[str, Any]:
+def _default_schema(
+    parameter: inspect.Parameter, annotation: Any, namespace: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the default for the schema, if it is the same after conversion to JSON and back."""
     default = _default_of(parameter)
     if default is _EMPTY:
@@ -213,7 +216,7 @@ def _default_schema(parameter: inspect.Parameter, annotation: Any) -> dict[str, 
     try:
         if type(default) in _PLAIN:
             return {"default": loads(dumps(default))}
-        adapter = adapter_of(annotation)
+        adapter = adapter_of(annotation, namespace)
         written = adapter.dump_json(default, by_alias=True, warnings="error")
         return {"default": loads(written)} if adapter.validate_json(written) == default else {}
     except BUILD_ERRORS:
